@@ -1,0 +1,34 @@
+"""Small shared types: what every other room may rely on, and nothing that computes an answer."""
+
+from deceptron.core.box import Bounds, Box
+from deceptron.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DeceptronError,
+    ShapeError,
+    SolveFailed,
+    unknown_name,
+)
+from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.scaler import Scaler
+from deceptron.core.solution import Cost, History, Solution
+from deceptron.core.status import Reason, Status
+
+__all__ = [
+    "Bounds",
+    "Box",
+    "CheckpointError",
+    "ConfigError",
+    "Cost",
+    "DeceptronError",
+    "History",
+    "Pair",
+    "Reason",
+    "RowMap",
+    "Scaler",
+    "ShapeError",
+    "Solution",
+    "SolveFailed",
+    "Status",
+    "unknown_name",
+]

@@ -1,0 +1,71 @@
+"""The feasible set of every problem: a box, one interval for all components or one for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from deceptron.core.errors import ConfigError, ShapeError
+
+Bounds: TypeAlias = tuple[float | Tensor, float | Tensor]
+
+
+@dataclass(frozen=True)
+class Box:
+    """``low <= x <= high``; numbers stay numbers, because clamping by a number is cheaper."""
+
+    low: float | Tensor
+    high: float | Tensor
+
+    @classmethod
+    def parse(cls, bounds: Bounds, x_shape: tuple[int, ...], like: Tensor) -> Box:
+        """Check ``bounds`` and bring tensors to flat components of ``like``'s dtype and device."""
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+            raise ConfigError(f"bounds must be a pair (low, high); got {bounds!r}")
+        low, high = (_side(side, x_shape, like) for side in bounds)
+        low_tensor, high_tensor = torch.as_tensor(low), torch.as_tensor(high)
+        if bool(low_tensor.isnan().any()) or bool(high_tensor.isnan().any()):
+            raise ConfigError("bounds must not contain NaN")
+        crossed = low_tensor > high_tensor
+        if bool(crossed.any()):
+            raise ConfigError(
+                f"bounds must satisfy low <= high; {int(crossed.sum())} component(s) are crossed"
+                f" (low up to {float(low_tensor.max()):g}, high down to {float(high_tensor.min()):g})"
+            )
+        return cls(low, high)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The nearest point of the box."""
+        if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
+            return torch.minimum(
+                torch.maximum(x, torch.as_tensor(self.low, dtype=x.dtype, device=x.device)),
+                torch.as_tensor(self.high, dtype=x.dtype, device=x.device),
+            )
+        return x.clamp(self.low, self.high)
+
+    def free(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Mask of the components that a descent step may move: not held at a bound by -gradient."""
+        held = ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
+        return ~held
+
+
+def _side(side: float | Tensor, x_shape: tuple[int, ...], like: Tensor) -> float | Tensor:
+    if not isinstance(side, Tensor):
+        try:
+            return float(side)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"bounds must hold numbers or tensors; got {type(side).__name__}"
+            ) from None
+    if side.ndim == 0:
+        return float(side)
+    try:
+        full = side.to(like).broadcast_to(x_shape)
+    except RuntimeError:
+        raise ShapeError(
+            f"bounds must broadcast to one row of x, shape {x_shape}; got {tuple(side.shape)}"
+        ) from None
+    return full.reshape(-1)

@@ -1,0 +1,70 @@
+"""Checks of what a user hands in; each failure names the argument, the rule and the value."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deceptron.core.errors import ConfigError, ShapeError
+
+
+def check_rows(
+    name: str,
+    value: object,
+    shape: tuple[int, ...] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Return ``value`` if it is a floating tensor of one or more rows of ``shape``."""
+    if not isinstance(value, Tensor):
+        raise ShapeError(f"{name} must be a torch.Tensor of rows; got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise ShapeError(f"{name} must have a floating dtype; got {value.dtype}")
+    if value.ndim == 0 or (shape is not None and tuple(value.shape[1:]) != tuple(shape)):
+        wanted = "(rows, ...)" if shape is None else f"(rows, {', '.join(map(str, shape))})"
+        raise ShapeError(f"{name} must have shape {wanted}; got {tuple(value.shape)}")
+    if value.shape[0] == 0:
+        raise ShapeError(f"{name} must have at least one row; got shape {tuple(value.shape)}")
+    if dtype is not None and value.dtype != dtype:
+        raise ShapeError(f"{name} must have dtype {dtype}; got {value.dtype}: use {name}.to(...)")
+    if device is not None and value.device != device:
+        raise ShapeError(
+            f"{name} must be on device {device}; got {value.device}: use {name}.to(...)"
+        )
+    return value
+
+
+def check_range(
+    name: str,
+    value: float,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Return ``value`` if it is a number in the interval; NaN never is."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    above = number and (value > low if open_low else value >= low)
+    below = number and (value < high if open_high else value <= high)
+    if not (above and below):
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        raise ConfigError(f"{name} must lie in {left}{low:g}, {high:g}{right}; got {value!r}")
+    return value
+
+
+def check_count(name: str, value: int, *, low: int = 1) -> int:
+    """Return ``value`` if it is an integer of at least ``low``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise ConfigError(f"{name} must be an integer >= {low}; got {value!r}")
+    return value
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+    return value

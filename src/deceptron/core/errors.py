@@ -1,0 +1,34 @@
+"""The errors of the library: each names the argument, the rule and the value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class DeceptronError(Exception):
+    """Base of everything this library raises on purpose."""
+
+
+class ConfigError(DeceptronError, ValueError):
+    """A setting is outside its range, unknown, or contradicts another one."""
+
+
+class ShapeError(DeceptronError, ValueError):
+    """A tensor has the wrong shape, number of rows, dtype or device."""
+
+
+class CheckpointError(DeceptronError, ValueError):
+    """A file is not a checkpoint of this library, is damaged, or belongs to something else."""
+
+
+class SolveFailed(DeceptronError, RuntimeError):
+    """Raised by ``Solution.raise_if_failed``; never by a solve itself."""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> ConfigError:
+    """Build the error for a name that is not in a registry, with the nearest one that is."""
+    known = list(known)
+    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}")

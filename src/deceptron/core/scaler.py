@@ -1,0 +1,60 @@
+"""Normalisation of measurements with training statistics, carried by datasets and pairs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from deceptron.core.checks import check_choice, check_rows
+from deceptron.core.errors import ConfigError
+
+
+class Scaler(nn.Module):
+    """``normalise(y) = (y - shift) / scale``; the statistics broadcast against one row of y."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, shift: Tensor | float = 0.0, scale: Tensor | float = 1.0) -> None:
+        super().__init__()
+        scale = torch.as_tensor(scale)
+        if not bool((scale > 0).all() & scale.isfinite().all()):
+            raise ConfigError(f"Scaler(scale=...) must be positive and finite; got {scale}")
+        self.register_buffer("shift", torch.as_tensor(shift).to(scale.dtype))
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def fit(cls, y: Tensor, per: Literal["component", "channel"] = "component") -> Scaler:
+        """Mean and standard deviation of ``y`` (rows first), per component or per first axis.
+
+        A component that hardly varies keeps a scale of at least 1e-6 of the largest one, so that
+        round-off in a constant sensor is not blown up to unit variance.
+        """
+        check_rows("y", y)
+        check_choice("per", per, ("component", "channel"))
+        axes = (0,) if per == "component" else (0, *range(2, y.ndim))
+        scale, shift = torch.std_mean(y, dim=axes, correction=0, keepdim=True)
+        scale, shift = scale[0], shift[0]
+        largest = scale.max()
+        floor = 1e-6 * largest if bool(largest > 0) else torch.ones_like(largest)
+        return cls(shift, scale.clamp_min(floor))
+
+    def normalise(self, y: Tensor) -> Tensor:
+        """Physical units to normalised units."""
+        return (y - self.shift) / self.scale
+
+    def denormalise(self, y: Tensor) -> Tensor:
+        """Normalised units back to physical units."""
+        return y * self.scale + self.shift
+
+    def noise_level(self, noise_std: float | Tensor, y_shape: tuple[int, ...]) -> float:
+        """RMS over a row, in normalised units, of noise with this physical standard deviation."""
+        relative = torch.as_tensor(noise_std, device=self.scale.device) / self.scale
+        return float(relative.broadcast_to(y_shape).square().mean().sqrt())
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether normalising changes nothing."""
+        return bool((self.shift == 0).all() & (self.scale == 1).all())

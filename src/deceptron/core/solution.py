@@ -1,0 +1,137 @@
+"""What a solve returns: the answers, how each row ended, what it cost and how it got there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from deceptron.core.errors import SolveFailed
+from deceptron.core.status import Reason, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Evaluations each row asked for; work done for its neighbours is not charged to it."""
+
+    f: Int[Tensor, " B"]
+    g: Int[Tensor, " B"]
+    jvp: Int[Tensor, " B"]
+    vjp: Int[Tensor, " B"]
+    linear_steps: Int[Tensor, " B"]
+
+    @property
+    def evaluations(self) -> Int[Tensor, " B"]:
+        """f, g, jvp and vjp counted alike."""
+        return self.f + self.g + self.jvp + self.vjp
+
+
+@dataclass(frozen=True)
+class History:
+    """One entry per iteration and row; NaN, -1 or False where a row had already stopped.
+
+    ``residual`` and ``loss`` hold the state after the iteration. A row that stalls has a last
+    entry with ``accepted`` False, which records its last rejected trial.
+    """
+
+    residual: Float[Tensor, "T B"]
+    loss: Float[Tensor, "T B"]
+    step_size: Float[Tensor, "T B"]
+    step_norm: Float[Tensor, "T B"]
+    cosine: Float[Tensor, "T B"]
+    accepted: Bool[Tensor, "T B"]
+    trials: Int[Tensor, "T B"]
+    rule: Int[Tensor, "T B"]
+    rules: tuple[str, ...]
+
+    def rule_names(self, row: int) -> list[str]:
+        """Which rule proposed each step of one row, in order."""
+        return [self.rules[int(k)] for k in self.rule[:, row] if int(k) >= 0]
+
+    def frame(self) -> pd.DataFrame:
+        """Long format: a line per iteration of each row."""
+        import pandas as pd
+
+        iteration, row = (self.trials > 0).nonzero(as_tuple=True)
+        columns: dict[str, object] = {
+            "row": row.cpu().numpy(),
+            "iteration": iteration.cpu().numpy(),
+        }
+        for field in fields(self):
+            if field.name not in ("rule", "rules"):
+                columns[field.name] = getattr(self, field.name)[iteration, row].cpu().numpy()
+        columns["rule"] = [self.rules[k] for k in self.rule[iteration, row].tolist()]
+        return pd.DataFrame(columns).sort_values(["row", "iteration"], ignore_index=True)
+
+
+@dataclass(frozen=True, repr=False)
+class Solution:
+    """The result of ``dc.solve``; every tensor has one entry per row of the observations."""
+
+    x: Float[Tensor, "B *x"]
+    status: Int[Tensor, " B"]
+    reason: Int[Tensor, " B"]
+    iterations: Int[Tensor, " B"]
+    residual: Float[Tensor, " B"]
+    relative_residual: Float[Tensor, " B"]
+    loss: Float[Tensor, " B"]
+    cost: Cost
+    history: History | None
+    method: str
+    seconds: float
+
+    @property
+    def converged(self) -> Bool[Tensor, " B"]:
+        """Mask of the rows that met a stopping rule."""
+        return self.status == Status.CONVERGED
+
+    def frame(self) -> pd.DataFrame:
+        """A tidy table, a line per instance."""
+        import pandas as pd
+
+        columns: dict[str, object] = {
+            "method": self.method,
+            "status": [Status(k).name for k in self.status.tolist()],
+            "reason": [Reason(k).name for k in self.reason.tolist()],
+            "iterations": self.iterations.cpu().numpy(),
+            "residual": self.residual.cpu().numpy(),
+            "relative_residual": self.relative_residual.cpu().numpy(),
+            "loss": self.loss.cpu().numpy(),
+        }
+        for field in fields(self.cost):
+            columns[field.name] = getattr(self.cost, field.name).cpu().numpy()
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(self.status), name="row"))
+
+    def raise_if_failed(self) -> Solution:
+        """Return self when every row converged; else raise, naming rows and what to do."""
+        if bool(self.converged.all()):
+            return self
+        lines = [f"{int((~self.converged).sum())} of {len(self.status)} rows did not converge."]
+        for status in Status:
+            rows = (self.status == status).nonzero().flatten().tolist()
+            if status is not Status.CONVERGED and rows:
+                shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+                lines.append(f"{status.name} ({len(rows)}; rows {shown}): {status.advice}")
+        raise SolveFailed("\n".join(lines))
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{int((self.status == s).sum())} {s.name.lower().replace('_', ' ')}"
+            for s in Status
+            if bool((self.status == s).any())
+        )
+        finite = self.residual[self.residual.isfinite()]
+        residual = (
+            f"{finite.median():.3g} (max {finite.max():.3g})" if len(finite) else "none finite"
+        )
+        iterations = torch.median(self.iterations).item()
+        return (
+            f"Solution({self.method}, x {tuple(self.x.shape)}: {counts}; "
+            f"median iterations {iterations}, median residual {residual}; {self.seconds:.2g} s)"
+        )

@@ -1,0 +1,75 @@
+"""How a row of a solve ended, in words that tell the user what to do next."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """The outcome of one row; ``status.advice`` is what a user needs to hear about it."""
+
+    CONVERGED = 0
+    STEP_LIMIT = 1
+    STALLED = 2
+    NONFINITE = 3
+    INTERRUPTED = 4
+
+    @property
+    def advice(self) -> str:
+        """One or two sentences: what happened and what usually helps."""
+        return _STATUS_ADVICE[self]
+
+
+_STATUS_ADVICE = {
+    Status.CONVERGED: "A stopping rule was met.",
+    Status.STEP_LIMIT: (
+        "The step limit came before any stopping rule. Raise max_iterations, loosen the "
+        "tolerance, or state noise_std so that the solve stops at the noise level."
+    ),
+    Status.STALLED: (
+        "No trial step was accepted. The row is at a minimum of its loss, or the learned step "
+        "no longer descends there: compare its residual with the noise, then try "
+        "method='d-ipg-tangent' or 'lm' started from this x."
+    ),
+    Status.NONFINITE: (
+        "The observation, the starting point or every trial gave NaN or infinity. Check the "
+        "row's data, the bounds and the maps at this x; the last finite x is returned."
+    ),
+    Status.INTERRUPTED: "The callback ended the run before this row was done.",
+}
+
+
+class Reason(IntEnum):
+    """Why a row stopped, finer than its status: the rule that fired."""
+
+    TOLERANCE = 0
+    RELATIVE_TOLERANCE = 1
+    DISCREPANCY = 2
+    GRADIENT = 3
+    DIRECT = 4
+    STEP_LIMIT = 5
+    NO_ACCEPTED_TRIAL = 6
+    NONFINITE_OBSERVATION = 7
+    NONFINITE_START = 8
+    NONFINITE_TRIALS = 9
+    CALLBACK = 10
+
+    @property
+    def status(self) -> Status:
+        """The status this reason belongs to."""
+        return _STATUS_OF_REASON[self]
+
+
+_STATUS_OF_REASON = {
+    Reason.TOLERANCE: Status.CONVERGED,
+    Reason.RELATIVE_TOLERANCE: Status.CONVERGED,
+    Reason.DISCREPANCY: Status.CONVERGED,
+    Reason.GRADIENT: Status.CONVERGED,
+    Reason.DIRECT: Status.CONVERGED,
+    Reason.STEP_LIMIT: Status.STEP_LIMIT,
+    Reason.NO_ACCEPTED_TRIAL: Status.STALLED,
+    Reason.NONFINITE_OBSERVATION: Status.NONFINITE,
+    Reason.NONFINITE_START: Status.NONFINITE,
+    Reason.NONFINITE_TRIALS: Status.NONFINITE,
+    Reason.CALLBACK: Status.INTERRUPTED,
+}
