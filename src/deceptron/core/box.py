@@ -32,8 +32,9 @@ class Box:
         crossed = low_tensor > high_tensor
         if bool(crossed.any()):
             raise ConfigError(
-                f"bounds must satisfy low <= high; {int(crossed.sum())} component(s) are crossed"
-                f" (low up to {float(low_tensor.max()):g}, high down to {float(high_tensor.min()):g})"
+                f"bounds must satisfy low <= high; {int(crossed.sum())} component(s) are crossed "
+                f"(low up to {float(low_tensor.max()):g}, "
+                f"high down to {float(high_tensor.min()):g})"
             )
         return cls(low, high)
 

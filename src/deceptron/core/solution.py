@@ -67,7 +67,8 @@ class History:
             if field.name not in ("rule", "rules"):
                 columns[field.name] = getattr(self, field.name)[iteration, row].cpu().numpy()
         columns["rule"] = [self.rules[k] for k in self.rule[iteration, row].tolist()]
-        return pd.DataFrame(columns).sort_values(["row", "iteration"], ignore_index=True)
+        frame: pd.DataFrame = pd.DataFrame(columns)
+        return frame.sort_values(["row", "iteration"], ignore_index=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +107,8 @@ class Solution:
         }
         for field in fields(self.cost):
             columns[field.name] = getattr(self.cost, field.name).cpu().numpy()
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(self.status), name="row"))
+        frame: pd.DataFrame = pd.DataFrame(columns)
+        return frame.rename_axis("row")
 
     def raise_if_failed(self) -> Solution:
         """Return self when every row converged; else raise, naming rows and what to do."""

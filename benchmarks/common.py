@@ -1,0 +1,52 @@
+"""Timing, tables and the environment that every benchmark shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def seconds(function: Callable[[], object], *, repeats: int = 5, warmups: int = 1) -> float:
+    """Median time of one call; the median, since a shared machine only ever adds time."""
+    for _ in range(warmups):
+        function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
+
+
+def environment() -> dict[str, object]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "cuda": torch.cuda.is_available(),
+    }
+
+
+def publish(name: str, title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows as a table and keep them, with the environment, in ``benchmarks/results``."""
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "))
+    for row in rows:
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console(width=120).print(table)
+    RESULTS.mkdir(exist_ok=True)
+    record = {"title": title, "environment": environment(), "rows": rows}
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
