@@ -10,6 +10,7 @@ from deceptron.core import (
     SolveFailed,
     Status,
 )
+from deceptron.solve import methods, solve
 
 __version__ = "0.1.0"
 
@@ -22,4 +23,6 @@ __all__ = [
     "Solution",
     "SolveFailed",
     "Status",
+    "methods",
+    "solve",
 ]

@@ -1,0 +1,255 @@
+"""The public entry: check what was asked, bring it to flat normalised rows, run, report back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from deceptron.core.box import Bounds, Box
+from deceptron.core.checks import check_count, check_range, check_rows
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.scaler import Scaler
+from deceptron.core.solution import Cost, Solution
+from deceptron.core.status import Reason
+from deceptron.solve.loop import Callback, Loop, Outcome
+from deceptron.solve.methods import Method, get_method
+from deceptron.solve.model import Model, Tally
+from deceptron.solve.progress import progress_callback
+from deceptron.solve.recorder import Recorder
+from deceptron.solve.stopping import Stopping
+
+
+def solve(
+    pair: Pair | RowMap,
+    y: Tensor,
+    *,
+    method: str | Method = "d-ipg",
+    forward: RowMap | None = None,
+    x0: Tensor | None = None,
+    bounds: Bounds | None = None,
+    noise_std: float | Tensor | None = None,
+    tau: float = 1.1,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    relative_tolerance: float | None = None,
+    gradient_tolerance: float | None = None,
+    history: bool = True,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> Solution:
+    """Find, for each row of ``y``, a latent x whose prediction explains it.
+
+    Minimises ``0.5 * mean((f(x) - y)**2)`` per row over the box, in the pair's normalised
+    measurement units. Rows never influence each other: N rows together give what N solves give.
+
+    Args:
+        pair: anything with ``f`` and ``g``; the classical methods also take a bare callable f.
+            Its ``scaler`` and ``bounds``, if it has them, are used.
+        y: observations, one per row, in physical units.
+        method: a name (see ``dc.methods.METHODS``) or a ``Method`` with your own settings.
+        forward: replaces ``pair.f`` in the objective, for example by the true simulator. Takes
+            latents, returns physical units.
+        x0: where to start; the default is zero, projected on the bounds.
+        bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
+            those of the pair.
+        noise_std: standard deviation of the noise in y, physical units. Rows stop once their
+            residual is at most ``tau`` times the noise level (the discrepancy principle).
+        max_iterations: accepted steps a row may take; the default is the method's.
+        tolerance: stop at this RMS residual, normalised units.
+        relative_tolerance: stop at this fraction of the residual at the start.
+        gradient_tolerance: stop when the projected gradient has fallen to this fraction of its
+            start; 0 switches the rule off. The default is the square root of the precision of
+            y's dtype, and off for the published D-IPG, which does not seek a stationary point.
+        history: keep per-iteration records (memory: rows times iterations).
+        callback: called as ``callback(pass_number, snapshot)`` after the first evaluation and
+            after each pass, in which every live row makes one trial; a true value ends the run.
+        progress: show a progress bar (rows done).
+    """
+    chosen = get_method(method)
+    y = check_rows("y", y)
+    f, g = _maps(pair, chosen)
+    scaler = _scaler(pair)
+    _check_precision(pair, y)
+    y_shape = tuple(y.shape[1:])
+    stopping = Stopping(
+        tolerance=tolerance,
+        relative_tolerance=relative_tolerance,
+        discrepancy=_discrepancy(scaler, noise_std, tau, y_shape),
+        gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
+    )
+    limit = chosen.max_iterations if max_iterations is None else max_iterations
+    check_count("max_iterations", limit, low=0)
+
+    started = time.perf_counter()
+    with torch.inference_mode(False), torch.no_grad(), _evaluation_mode(pair, forward):
+        target = y.detach().clone()
+        if scaler is not None:
+            target = scaler.normalise(target).to(y.dtype)
+            if forward is not None:
+                forward = _normalised(forward, scaler)
+        start = _start(pair, chosen, target, x0, g)
+        x_shape = tuple(start.shape[1:])
+        box = None
+        if bounds is None:
+            bounds = getattr(pair, "bounds", None)
+        if bounds is not None:
+            box = Box.parse(bounds, x_shape, start)
+        x_flat = start.reshape(len(start), -1)
+        if box is not None:
+            x_flat = box.project(x_flat)
+
+        tally = Tally.zeros(len(y), y.device)
+        model = Model(forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally)
+        if chosen.start == "reverse" and x0 is None:
+            model.charge("g")
+        descent = chosen.descent(x_flat.shape[1])
+        recorder = Recorder(len(y), descent.rules) if history else None
+        with progress_callback(callback, rows=len(y), enabled=progress) as watched:
+            outcome = Loop(
+                model,
+                descent=descent,
+                search=chosen.search,
+                stopping=stopping,
+                max_iterations=0 if chosen.direct else limit,
+                box=box,
+                recorder=recorder,
+                callback=watched,
+            ).run(x_flat, target.reshape(len(y), -1))
+    return _solution(outcome, x_shape, recorder, chosen.name, time.perf_counter() - started)
+
+
+def _solution(
+    outcome: Outcome,
+    x_shape: tuple[int, ...],
+    recorder: Recorder | None,
+    method: str,
+    seconds: float,
+) -> Solution:
+    status_of = torch.tensor([reason.status for reason in Reason], device=outcome.reason.device)
+    residual, first = (2 * outcome.loss).sqrt(), (2 * outcome.first_loss).sqrt()
+    tally = outcome.tally
+    return Solution(
+        x=outcome.x.reshape(-1, *x_shape),
+        status=status_of[outcome.reason],
+        reason=outcome.reason,
+        iterations=outcome.iterations,
+        residual=residual,
+        relative_residual=torch.where(first == 0, 0.0, residual / first),
+        loss=outcome.loss,
+        cost=Cost(tally.f, tally.g, tally.jvp, tally.vjp, tally.linear_steps),
+        history=None if recorder is None else recorder.history(outcome.loss),
+        method=method,
+        seconds=seconds,
+    )
+
+
+def _maps(pair: Pair | RowMap, method: Method) -> tuple[RowMap, RowMap | None]:
+    if isinstance(pair, Pair):
+        return pair.f, pair.g
+    if not callable(pair):
+        raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
+    if method.needs_reverse:
+        raise ConfigError(f"method {method.name!r} needs a pair with f and g; got a bare callable")
+    return pair, None
+
+
+def _scaler(pair: object) -> Scaler | None:
+    scaler = getattr(pair, "scaler", None)
+    return None if scaler is None or scaler.is_identity else scaler
+
+
+def _check_precision(pair: object, y: Tensor) -> None:
+    """A float64 y through float32 weights would fail deep inside a layer, with a worse message."""
+    if not isinstance(pair, nn.Module):
+        return
+    for parameter in pair.parameters():
+        if parameter.is_floating_point():
+            check_rows("y", y, dtype=parameter.dtype, device=parameter.device)
+            return
+
+
+def _discrepancy(
+    scaler: Scaler | None,
+    noise_std: float | Tensor | None,
+    tau: float,
+    y_shape: tuple[int, ...],
+) -> float | None:
+    check_range("tau", tau, low=0, open_low=True)
+    if noise_std is None:
+        return None
+    level = torch.as_tensor(noise_std)
+    if not bool(((level >= 0) & level.isfinite()).all()):
+        raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+    try:
+        return tau * (scaler or Scaler()).noise_level(noise_std, y_shape)
+    except RuntimeError:
+        raise ShapeError(
+            f"noise_std must broadcast to one row of y, shape {y_shape}; "
+            f"got shape {tuple(level.shape)}"
+        ) from None
+
+
+def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
+    rule = method.gradient_tolerance if asked is None else asked
+    if rule is None:
+        return float(torch.finfo(dtype).eps ** 0.5)
+    return rule if rule != 0 else None
+
+
+def _normalised(forward: RowMap, scaler: Scaler) -> RowMap:
+    return lambda x: scaler.normalise(forward(x))
+
+
+def _start(
+    pair: object, method: Method, target: Tensor, x0: Tensor | None, g: RowMap | None
+) -> Tensor:
+    """Rows to start from, in x's own shape."""
+    if x0 is not None:
+        if method.direct:
+            raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
+        check_rows("x0", x0, dtype=target.dtype, device=target.device)
+        if len(x0) != len(target):
+            raise ShapeError(f"x0 must have as many rows as y, {len(target)}; got {len(x0)}")
+        return x0.detach().clone()
+    if method.start == "wiener":
+        estimate = getattr(pair, "wiener", None)
+        if estimate is None:
+            raise ConfigError(
+                "method 'wiener' needs a pair that carries its ridge estimate: "
+                "pair.wiener = dc.maps.Wiener.fit(x, y)"
+            )
+        return _reverse_rows("wiener", estimate, target)
+    if method.start == "reverse" and g is not None:
+        return _reverse_rows("g", g, target)
+    x_shape = getattr(pair, "x_shape", None)
+    if x_shape is None:
+        if g is None:
+            raise ConfigError("x0 is required when f is a bare callable: its shape is unknown")
+        x_shape = tuple(_reverse_rows("g", g, target[:1]).shape[1:])
+    return target.new_zeros(len(target), *x_shape)
+
+
+def _reverse_rows(name: str, reverse: RowMap, target: Tensor) -> Tensor:
+    x = reverse(target)
+    if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(target):
+        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ShapeError(f"{name} must return one row of x for each row of y; it returned {got}")
+    return x.detach()
+
+
+@contextmanager
+def _evaluation_mode(*maps: object) -> Iterator[None]:
+    """Dropout or batch statistics would let one row disturb another."""
+    training = [m for m in maps if isinstance(m, nn.Module) and m.training]
+    for module in training:
+        module.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.train()

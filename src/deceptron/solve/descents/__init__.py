@@ -1,0 +1,1 @@
+"""Which way to go: each method's own few lines."""

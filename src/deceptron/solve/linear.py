@@ -1,0 +1,185 @@
+"""Batched damped least squares: min_d |J d + r|^2 + damping |d|^2 over the free components.
+
+Two solvers share one protocol. ``ConjugateGradients`` is CG on the normal equations in its
+least-squares form (CGLS), through jvps and vjps; a row that has converged stops moving, and is not
+charged. ``Dense`` forms J and its SVD once per point, after which any damping is a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deceptron.core.box import Box
+from deceptron.core.checks import check_count, check_range
+from deceptron.solve.model import Model, Point
+from deceptron.solve.rows import RowData, dot
+
+
+class LinearSolver(Protocol):
+    """Prepares a linearisation once per point, then solves it for any damping."""
+
+    def factor(self, model: Model, point: Point, box: Box | None) -> RowData:
+        """What the solves at this point share."""
+        ...
+
+    def solve(
+        self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
+        """The step d and |J d + r|^2."""
+        ...
+
+
+def free_components(point: Point, box: Box | None) -> Float[Tensor, "B n"]:
+    """1 where a step may move, 0 where -gradient pushes against a bound that is already reached.
+
+    Restricting the quadratic model to the free components is what keeps a projected Newton step a
+    descent step (Bertsekas 1982).
+    """
+    if box is None:
+        return torch.ones_like(point.x)
+    return box.free(point.x, point.gradient).to(point.x.dtype)
+
+
+@dataclass(frozen=True)
+class Free(RowData):
+    """The mask of free components."""
+
+    free: Float[Tensor, "B n"]
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """CGLS to |J'(J d + r) + damping d| <= tolerance |J'r|, at most ``max_steps`` steps."""
+
+    max_steps: int = 100
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_count("ConjugateGradients(max_steps=...)", self.max_steps)
+        check_range("ConjugateGradients(tolerance=...)", self.tolerance, low=0)
+
+    def factor(self, model: Model, point: Point, box: Box | None) -> Free:
+        """Only the mask: products with J are made as the iteration asks for them."""
+        return Free(free_components(point, box))
+
+    def solve(
+        self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
+        """Iterate; rows that have converged leave once they are half of the company."""
+        assert isinstance(factors, Free)
+        rows, m = point.r.shape
+        steps = torch.zeros(rows, dtype=torch.int64, device=point.x.device)
+        solved = _Rows(
+            index=torch.arange(rows, device=point.x.device),
+            x=point.x,
+            free=factors.free,
+            damping=damping[:, None],
+            d=torch.zeros_like(point.x),
+            s=-point.r,  # -(J d + r)
+            # J'r reuses the gradient of the loss: no extra vjp.
+            z=-m * point.gradient * factors.free,
+            p=-m * point.gradient * factors.free,
+        )
+        step_out = torch.zeros_like(point.x)
+        residual_out = dot(point.r, point.r)
+        gamma = dot(solved.z, solved.z)
+        goal = self.tolerance**2 * gamma
+        going = gamma > 0
+        # The graph for the vjps is one forward pass. Rebuilding it for a smaller company is not
+        # charged, so that a row's count does not depend on its neighbours.
+        model.charge("f")
+        pull_back = model.f_vjp_function(point.x)
+
+        for _ in range(self.max_steps):
+            live = going.nonzero().flatten()
+            if len(live) == 0:
+                break
+            if 2 * len(live) <= len(going):
+                step_out[solved.index] = solved.d
+                residual_out[solved.index] = dot(solved.s, solved.s)
+                solved = solved.take(live)
+                gamma, goal, going = gamma[live], goal[live], going[live]
+                pull_back = model.f_vjp_function(solved.x)
+            steps[solved.index] += going
+            q = model.uncharged_f_jvp(solved.x, solved.p)
+            curvature = dot(q, q) + solved.damping[:, 0] * dot(solved.p, solved.p)
+            # A direction without curvature (or NaN) ends the row where it is.
+            moving = going & (curvature > 0) & curvature.isfinite()
+            alpha = torch.where(moving, gamma / torch.where(moving, curvature, 1.0), 0.0)[:, None]
+            d = torch.where(moving[:, None], solved.d + alpha * solved.p, solved.d)
+            s = torch.where(moving[:, None], solved.s - alpha * q, solved.s)
+            z = (pull_back(s) - solved.damping * d) * solved.free
+            gamma_next = dot(z, z)
+            beta = torch.where(moving, gamma_next / torch.where(moving, gamma, 1.0), 0.0)[:, None]
+            solved = solved.moved(d=d, s=s, z=z, p=z + beta * solved.p)
+            gamma = gamma_next
+            going = moving & (gamma > goal) & gamma.isfinite()
+
+        step_out[solved.index] = solved.d
+        residual_out[solved.index] = dot(solved.s, solved.s)
+        for kind in ("jvp", "vjp", "linear_steps"):
+            model.charge(kind, steps)
+        return step_out, residual_out
+
+
+@dataclass(frozen=True)
+class _Rows(RowData):
+    """The vectors of CGLS for the rows still in company."""
+
+    index: Tensor
+    x: Tensor
+    free: Tensor
+    damping: Tensor
+    d: Tensor
+    s: Tensor
+    z: Tensor
+    p: Tensor
+
+    def moved(self, *, d: Tensor, s: Tensor, z: Tensor, p: Tensor) -> _Rows:
+        return _Rows(self.index, self.x, self.free, self.damping, d, s, z, p)
+
+
+@dataclass(frozen=True)
+class Spectrum(RowData):
+    """Singular values, right vectors, and the residual in the basis of the left ones."""
+
+    values: Float[Tensor, "B k"]
+    right: Float[Tensor, "B k n"]
+    coefficients: Float[Tensor, "B k"]
+    outside: Float[Tensor, " B"]  # |r|^2 outside the range of J
+
+
+@dataclass(frozen=True)
+class Dense:
+    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too)."""
+
+    def factor(self, model: Model, point: Point, box: Box | None) -> Spectrum:
+        """n jvps and one SVD a row."""
+        jacobian = model.f_jacobian(point.x) * free_components(point, box)[:, None, :]
+        # LAPACK refuses NaN for the whole batch; such a row gets a zero step instead.
+        usable = jacobian.isfinite().all((1, 2))
+        left, values, right = torch.linalg.svd(
+            torch.where(usable[:, None, None], jacobian, 0.0), full_matrices=False
+        )
+        coefficients = (left.mT @ point.r[:, :, None])[:, :, 0]
+        outside = (dot(point.r, point.r) - dot(coefficients, coefficients)).clamp_min(0)
+        return Spectrum(values, right, coefficients, outside)
+
+    def solve(
+        self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
+        """d = -V s / (s^2 + damping) U'r."""
+        assert isinstance(factors, Spectrum)
+        values, c = factors.values, factors.coefficients
+        size = max(point.x.shape[1], point.r.shape[1])
+        floor = torch.finfo(values.dtype).eps * size * values[:, :1]
+        nonzero = values > floor
+        filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
+        step = -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0]
+        left_over = (1 - values * filtered) * c
+        return step, dot(left_over, left_over) + factors.outside

@@ -1,0 +1,204 @@
+"""The methods by name: each is a descent, a search and a start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deceptron.core.checks import check_choice, check_count
+from deceptron.core.errors import unknown_name
+from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
+from deceptron.solve.descents.lbfgs import LBFGS
+from deceptron.solve.descents.reverse import Difference, Published, Tangent
+from deceptron.solve.descents.steepest import Steepest
+from deceptron.solve.linear import ConjugateGradients, Dense, LinearSolver
+from deceptron.solve.protocols import Descent, Search
+from deceptron.solve.searches import AdaptiveDamping, Armijo, Wolfe
+
+Linear = Literal["auto", "cg", "dense"]
+
+# Up to this many unknowns an SVD of the dense Jacobian is cheaper than CG to the same accuracy.
+DENSE_LIMIT = 32
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named way to solve; pass one to ``dc.solve(method=...)`` to change its settings.
+
+    ``descent`` is a function of the number of unknowns, because the best linear solver depends on
+    it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), or at the
+    ridge estimate. ``gradient_tolerance`` is the default rule: None means the square root of the
+    dtype's precision, 0 switches it off.
+    """
+
+    name: str
+    descent: Callable[[int], Descent[Any]]
+    search: Search[Any]
+    start: Literal["zero", "reverse", "wiener"] = "zero"
+    direct: bool = False
+    needs_reverse: bool = False
+    max_iterations: int = 200
+    gradient_tolerance: float | None = None
+
+
+def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
+    """Algorithm 1 of the paper, exactly."""
+    descent = Published(relaxation)
+    return Method(
+        name="d-ipg",
+        descent=lambda n: descent,
+        search=search or Armijo(require_descent=False),
+        needs_reverse=True,
+        gradient_tolerance=0.0,
+    )
+
+
+def d_ipg_difference(relaxation: float = 1.0, search: Armijo | None = None) -> Method:
+    """Steps g(y_t - a r_t) - g(y_t), which vanish with the step size."""
+    descent = Difference(relaxation)
+    return Method(
+        name="d-ipg-difference",
+        descent=lambda n: descent,
+        search=search or Armijo(),
+        needs_reverse=True,
+    )
+
+
+def d_ipg_tangent(search: Armijo | None = None) -> Method:
+    """Steps -a J_g r, one jvp through g for each accepted point."""
+    return Method(
+        name="d-ipg-tangent",
+        descent=lambda n: Tangent(),
+        search=search or Armijo(),
+        needs_reverse=True,
+    )
+
+
+def gradient_descent(search: Armijo | None = None) -> Method:
+    """Projected gradient; the step size carries over from step to step."""
+    return Method(
+        name="gd",
+        descent=lambda n: Steepest(),
+        search=search or Armijo(carry=True, max_backtracks=40),
+        max_iterations=1000,
+    )
+
+
+def gauss_newton(
+    *,
+    relaxation: float = 1.0,
+    linear: Linear = "auto",
+    cg_steps: int = 100,
+    cg_tolerance: float = 1e-6,
+    search: Armijo | None = None,
+) -> Method:
+    """Undamped Gauss-Newton with backtracking."""
+    return Method(
+        name="gn",
+        descent=lambda n: FixedDamping(
+            _linear(n, linear, cg_steps, cg_tolerance), damping=0.0, relaxation=relaxation
+        ),
+        search=search or Armijo(max_backtracks=20),
+    )
+
+
+def levenberg_marquardt(
+    *,
+    damping: float | None = None,
+    relaxation: float = 1.0,
+    linear: Linear = "auto",
+    cg_steps: int = 100,
+    cg_tolerance: float = 1e-6,
+    search: AdaptiveDamping | Armijo | None = None,
+) -> Method:
+    """Levenberg-Marquardt: adaptive damping, or the fixed ``damping`` if one is given."""
+    if damping is None:
+        return Method(
+            name="lm",
+            descent=lambda n: SearchedDamping(_linear(n, linear, cg_steps, cg_tolerance)),
+            search=search or AdaptiveDamping(),
+        )
+    return Method(
+        name="lm",
+        descent=lambda n: FixedDamping(
+            _linear(n, linear, cg_steps, cg_tolerance), damping=damping, relaxation=relaxation
+        ),
+        search=search or Armijo(),
+    )
+
+
+def l_bfgs(memory: int = 20, search: Wolfe | Armijo | None = None) -> Method:
+    """Limited-memory BFGS with a Wolfe line search; needs f and its gradient only."""
+    descent = LBFGS(memory)
+    return Method(
+        name="l-bfgs", descent=lambda n: descent, search=search or Wolfe(), max_iterations=500
+    )
+
+
+def one_shot() -> Method:
+    """The reverse map alone: x = g(y*)."""
+    return Method(
+        name="one-shot",
+        descent=lambda n: Steepest(),
+        search=Armijo(),
+        start="reverse",
+        direct=True,
+        needs_reverse=True,
+    )
+
+
+def wiener() -> Method:
+    """The closed-form ridge regression that the pair carries."""
+    return Method(
+        name="wiener", descent=lambda n: Steepest(), search=Armijo(), start="wiener", direct=True
+    )
+
+
+def _linear(n: int, kind: Linear, cg_steps: int, cg_tolerance: float) -> LinearSolver:
+    check_choice("linear", kind, ("auto", "cg", "dense"))
+    if kind == "dense" or (kind == "auto" and n <= DENSE_LIMIT):
+        return Dense()
+    return ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance)
+
+
+METHODS: dict[str, Callable[[], Method]] = {
+    "d-ipg": d_ipg,
+    "d-ipg-difference": d_ipg_difference,
+    "d-ipg-tangent": d_ipg_tangent,
+    "gd": gradient_descent,
+    "gn": gauss_newton,
+    "lm": levenberg_marquardt,
+    "l-bfgs": l_bfgs,
+    "one-shot": one_shot,
+    "wiener": wiener,
+}
+
+
+def published(name: str) -> Method:
+    """A method with the settings of the paper's experiments, where they differ from ours.
+
+    Every baseline relaxes by 0.4 and backtracks at most 8 times from a full step; LM's damping is
+    fixed at 1e-2, CG makes at most 30 steps.
+    """
+    variants: dict[str, Callable[[], Method]] = {
+        "d-ipg": d_ipg,
+        "gd": lambda: gradient_descent(search=Armijo()),
+        "gn": lambda: gauss_newton(relaxation=0.4, linear="cg", cg_steps=30, search=Armijo()),
+        "lm": lambda: levenberg_marquardt(
+            damping=1e-2, relaxation=0.4, linear="cg", cg_steps=30, search=Armijo()
+        ),
+        "l-bfgs": lambda: l_bfgs(memory=20),
+    }
+    if name not in variants:
+        raise unknown_name("published method", name, variants)
+    return variants[name]()
+
+
+def get_method(method: str | Method) -> Method:
+    """Resolve a name; a ``Method`` passes through."""
+    if isinstance(method, Method):
+        return method
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    return METHODS[method]()

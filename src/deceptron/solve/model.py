@@ -1,0 +1,175 @@
+"""The maps of one solve on flat rows, with every evaluation charged to the row that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from deceptron.core.differentiate import dense_jacobian, jvp
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.protocols import RowMap
+from deceptron.solve.rows import RowData, dot
+
+
+@dataclass(frozen=True)
+class Point(RowData):
+    """Rows at their current iterates; ``loss`` is 0.5 mean(r^2), ``gradient`` that of the loss."""
+
+    x: Float[Tensor, "B n"]
+    y: Float[Tensor, "B m"]
+    r: Float[Tensor, "B m"]
+    loss: Float[Tensor, " B"]
+    gradient: Float[Tensor, "B n"]
+
+    @property
+    def residual(self) -> Float[Tensor, " B"]:
+        """RMS over the components of r."""
+        return (2 * self.loss).sqrt()
+
+
+@dataclass(frozen=True)
+class Tally(RowData):
+    """Running counts of each live row."""
+
+    f: Int[Tensor, " B"]
+    g: Int[Tensor, " B"]
+    jvp: Int[Tensor, " B"]
+    vjp: Int[Tensor, " B"]
+    linear_steps: Int[Tensor, " B"]
+
+    @classmethod
+    def zeros(cls, rows: int, device: torch.device) -> Tally:
+        """A fresh tally."""
+        return cls(*(torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(5)))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
+
+    ``point.gradient`` is empty until ``Model.with_gradient`` fills it.
+    """
+
+    point: Point
+    leaf: Tensor
+    output: Tensor
+
+
+class Model:
+    """f and g on flat rows. ``at(rows)`` charges the evaluations of a sub-batch to those rows."""
+
+    def __init__(
+        self,
+        f: RowMap,
+        g: RowMap | None,
+        *,
+        x_shape: tuple[int, ...],
+        y_shape: tuple[int, ...],
+        tally: Tally,
+    ) -> None:
+        self._f, self._g = f, g
+        self.x_shape, self.y_shape = x_shape, y_shape
+        self.tally = tally
+        self._rows: Tensor | None = None
+
+    def at(self, rows: Int[Tensor, " k"]) -> Model:
+        """The same maps for a sub-batch that consists of the live rows ``rows``."""
+        assert self._rows is None, "sub-batches do not nest"
+        other = Model(
+            self._f, self._g, x_shape=self.x_shape, y_shape=self.y_shape, tally=self.tally
+        )
+        other._rows = rows
+        return other
+
+    def charge(self, kind: str, amount: int | Tensor = 1) -> None:
+        """Add to the count ``kind`` of every row of this (sub-)batch."""
+        counts: Tensor = getattr(self.tally, kind)
+        if self._rows is None:
+            counts.add_(amount)
+        else:
+            counts[self._rows] += amount
+
+    def evaluate(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Trial:
+        """f at ``x``, keeping the graph for a later vjp."""
+        self.charge("f")
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            output = self._flat_f(leaf)
+        y = output.detach()
+        r = y - target
+        point = Point(x, y, r, dot(r, r) / (2 * r.shape[1]), gradient=x.new_empty(0))
+        return Trial(point, leaf, output)
+
+    def with_gradient(self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None) -> Point:
+        """The trial's point with J'r / m, charged to the ``wanted`` rows (default: all)."""
+        point = trial.point
+        self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
+        gradient = _pull_back(trial.output, trial.leaf, point.r / point.r.shape[1])
+        return Point(point.x, point.y, point.r, point.loss, gradient)
+
+    def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
+        """The reverse map."""
+        self.charge("g")
+        return self._flat_g(y)
+
+    def g_jvp(self, y: Tensor, tangent: Tensor) -> Float[Tensor, "B n"]:
+        """J_g(y) times a measurement-space direction."""
+        self.charge("jvp")
+        return jvp(self._flat_g, y, tangent)[1]
+
+    def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
+        """J_f(x) times a latent direction."""
+        self.charge("jvp")
+        return jvp(self._flat_f, x, tangent)[1]
+
+    def f_vjp_function(self, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """w -> J_f(x)'w for repeated use: one forward pass now, one backward pass a call.
+
+        Nothing is charged: in an iteration whose rows finish one by one, the caller knows whom
+        a call serves.
+        """
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            output = self._flat_f(leaf)
+        return lambda w: _pull_back(output, leaf, w, retain=True)
+
+    def f_jacobian(self, x: Float[Tensor, "B n"]) -> Float[Tensor, "B m n"]:
+        """Dense J_f, charged as n jvps a row."""
+        self.charge("jvp", x.shape[1])
+        return dense_jacobian(self._flat_f, x)
+
+    def uncharged_f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
+        """As ``f_jvp`` for callers that charge rows one by one."""
+        return jvp(self._flat_f, x, tangent)[1]
+
+    def _flat_f(self, x: Tensor) -> Tensor:
+        y = self._f(x.reshape(-1, *self.x_shape))
+        if y.shape[1:] != self.y_shape or y.shape[0] != x.shape[0]:
+            raise ShapeError(
+                f"f must map {tuple(x.shape[:1]) + self.x_shape} to rows of y's shape "
+                f"{self.y_shape}; it returned {tuple(y.shape)}"
+            )
+        return y.reshape(x.shape[0], -1)
+
+    def _flat_g(self, y: Tensor) -> Tensor:
+        if self._g is None:
+            raise ConfigError(
+                "this method needs a reverse map: pass a pair with .g, not a callable"
+            )
+        x = self._g(y.reshape(-1, *self.y_shape))
+        if x.shape[1:] != self.x_shape or x.shape[0] != y.shape[0]:
+            raise ShapeError(
+                f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"
+            )
+        return x.detach().reshape(y.shape[0], -1)
+
+
+def _pull_back(output: Tensor, leaf: Tensor, w: Tensor, *, retain: bool = False) -> Tensor:
+    if not output.requires_grad:  # f ignores its input
+        return torch.zeros_like(leaf)
+    (pulled,) = torch.autograd.grad(output, leaf, w, retain_graph=retain, allow_unused=True)
+    return torch.zeros_like(leaf) if pulled is None else pulled

@@ -1,0 +1,84 @@
+"""A method is a descent (which way) plus a search (how far, and whether to take the step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from deceptron.core.box import Box
+from deceptron.solve.model import Model, Point
+from deceptron.solve.rows import RowData
+
+D = TypeVar("D", bound=RowData)
+S = TypeVar("S", bound="SearchState")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A trial step before projection; ``predicted`` is the decrease the local model promises."""
+
+    delta: Float[Tensor, "B n"]
+    predicted: Float[Tensor, " B"] | None = None
+    rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
+
+
+class Descent(Protocol[D]):
+    """Which way."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Names of what may propose a step; the history refers to them."""
+        ...
+
+    def prepare(self, model: Model, point: Point, state: D | None, box: Box | None) -> D:
+        """Work done once per accepted point; ``state`` is what this row had before, if anything."""
+        ...
+
+    def propose(self, model: Model, point: Point, state: D, scale: Tensor) -> Proposal:
+        """Work done once per trial; ``scale`` (B,) is what the search controls."""
+        ...
+
+
+@dataclass(frozen=True)
+class SearchState(RowData):
+    """What every search carries: its current scale and how many trials this iteration has had."""
+
+    scale: Float[Tensor, " B"]
+    trials: Int[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A projected trial step and the numbers that more than one party needs."""
+
+    p: Float[Tensor, "B n"]
+    slope: Float[Tensor, " B"]  # <gradient, p>
+    norm: Float[Tensor, " B"]
+    proposal: Proposal
+
+    @property
+    def bent(self) -> Bool[Tensor, " B"]:
+        """Where the box changed the proposed step."""
+        return (self.p != self.proposal.delta).any(1)
+
+
+class Search(Protocol[S]):
+    """How far, and whether to take it."""
+
+    @property
+    def needs_trial_gradient(self) -> bool:
+        """Whether ``judge`` reads the gradient at the trial point."""
+        ...
+
+    def start(self, model: Model, point: Point) -> S:
+        """State before the first trial."""
+        ...
+
+    def judge(
+        self, point: Point, trial: Point, step: Step, state: S
+    ) -> tuple[Bool[Tensor, " B"], S, Bool[Tensor, " B"]]:
+        """Which trials to accept, the state for each row's next trial, and which rows give up."""
+        ...

@@ -1,0 +1,190 @@
+"""Armijo backtracking, Wolfe bisection and adaptive damping, each row on its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from deceptron.core.checks import check_count, check_range
+from deceptron.solve.model import Model, Point
+from deceptron.solve.protocols import SearchState, Step
+from deceptron.solve.rows import dot
+
+
+@dataclass(frozen=True)
+class Armijo:
+    """Accept if phi(x + p) <= phi(x) + c <grad, p>; else shrink the scale.
+
+    ``require_descent`` also rejects a step with <grad, p> >= 0. Algorithm 1 of the paper does not
+    ask for that, so its acceptance may raise the loss a little; every other method does.
+    ``carry`` starts the next search at twice the scale that was last accepted instead of at
+    ``initial_scale``, which a method without a natural scale (gradient descent) needs.
+    """
+
+    initial_scale: float = 1.0
+    sufficient_decrease: float = 1e-4
+    shrink: float = 0.5
+    max_backtracks: int = 8
+    require_descent: bool = True
+    carry: bool = False
+
+    needs_trial_gradient = False
+
+    def __post_init__(self) -> None:
+        check_range("Armijo(initial_scale=...)", self.initial_scale, low=0, open_low=True)
+        check_range(
+            "Armijo(sufficient_decrease=...)",
+            self.sufficient_decrease,
+            low=0,
+            high=1,
+            open_low=True,
+            open_high=True,
+        )
+        check_range("Armijo(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True)
+        check_count("Armijo(max_backtracks=...)", self.max_backtracks, low=0)
+
+    def start(self, model: Model, point: Point) -> SearchState:
+        """Scale ``initial_scale``, no trials yet."""
+        trials = torch.zeros_like(point.loss, dtype=torch.int64)
+        return SearchState(torch.full_like(point.loss, self.initial_scale), trials)
+
+    def judge(
+        self, point: Point, trial: Point, step: Step, state: SearchState
+    ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
+        """Sufficient decrease along the projected step."""
+        accept = trial.loss <= point.loss + self.sufficient_decrease * step.slope
+        if self.require_descent:
+            accept = accept & (step.slope < 0)
+        restart = 2 * state.scale if self.carry else self.initial_scale
+        scale = torch.where(accept, restart, self.shrink * state.scale)
+        give_up = ~accept & (state.trials >= self.max_backtracks)
+        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
+
+
+@dataclass(frozen=True)
+class WolfeState(SearchState):
+    """The bracket of the bisection: ``low`` satisfies Armijo; ``high``, if finite, does not."""
+
+    low: Float[Tensor, " B"]
+    high: Float[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class Wolfe:
+    """Weak Wolfe conditions by bracketing and bisection; keeps s'y > 0 for quasi-Newton updates.
+
+    A step that the box has bent is accepted on sufficient decrease alone, because the slope along
+    the unprojected direction says nothing there; so is any step after ``patience`` trials.
+    """
+
+    sufficient_decrease: float = 1e-4
+    curvature: float = 0.9
+    expand: float = 4.0
+    patience: int = 12
+    max_trials: int = 30
+
+    needs_trial_gradient = True
+
+    def __post_init__(self) -> None:
+        c1, c2 = self.sufficient_decrease, self.curvature
+        check_range("Wolfe(curvature=...)", c2, low=0, high=1, open_low=True, open_high=True)
+        check_range(
+            "Wolfe(sufficient_decrease=...)", c1, low=0, high=c2, open_low=True, open_high=True
+        )
+        check_range("Wolfe(expand=...)", self.expand, low=1, open_low=True)
+        check_count("Wolfe(patience=...)", self.patience)
+        check_count("Wolfe(max_trials=...)", self.max_trials)
+
+    def start(self, model: Model, point: Point) -> WolfeState:
+        """Full step, empty bracket."""
+        return _fresh_bracket(point.loss)
+
+    def judge(
+        self, point: Point, trial: Point, step: Step, state: WolfeState
+    ) -> tuple[Bool[Tensor, " B"], WolfeState, Bool[Tensor, " B"]]:
+        """Bisect where Armijo fails, expand where the slope is still steep, else accept."""
+        enough = (trial.loss <= point.loss + self.sufficient_decrease * step.slope) & (
+            step.slope < 0
+        )
+        flat = dot(trial.gradient, step.p) >= self.curvature * step.slope
+        accept = enough & (flat | step.bent | (state.trials >= self.patience))
+
+        low = torch.where(enough, state.scale, state.low)
+        high = torch.where(enough, state.high, state.scale)
+        inside = high.isfinite()
+        scale = torch.where(inside, 0.5 * (low + torch.where(inside, high, 0)), self.expand * low)
+        onward = WolfeState(scale, state.trials + 1, low, high)
+        give_up = ~accept & (onward.trials >= self.max_trials)
+        return accept, _fresh_bracket(scale).where(accept, onward), give_up
+
+
+def _fresh_bracket(like: Float[Tensor, " B"]) -> WolfeState:
+    one = torch.ones_like(like)
+    trials = torch.zeros_like(like, dtype=torch.int64)
+    return WolfeState(one, trials, torch.zeros_like(one), torch.full_like(one, math.inf))
+
+
+@dataclass(frozen=True)
+class DampingState(SearchState):
+    """``scale`` is the damping; ``growth`` the factor that the next rejection applies to it."""
+
+    growth: Float[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class AdaptiveDamping:
+    """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
+
+    ``relative_start`` is the first damping in units of |J|^2, which is estimated by the Rayleigh
+    quotient of J'J at the gradient (one jvp a row).
+    """
+
+    relative_start: float = 1e-3
+    accept_ratio: float = 1e-4
+    max_rejections: int = 30
+
+    needs_trial_gradient = False
+
+    def __post_init__(self) -> None:
+        check_range(
+            "AdaptiveDamping(relative_start=...)", self.relative_start, low=0, open_low=True
+        )
+        check_range(
+            "AdaptiveDamping(accept_ratio=...)", self.accept_ratio, low=0, high=1, open_high=True
+        )
+        check_count("AdaptiveDamping(max_rejections=...)", self.max_rejections)
+
+    def start(self, model: Model, point: Point) -> DampingState:
+        """First damping from the size of J along the gradient."""
+        length = dot(point.gradient, point.gradient)
+        direction = (
+            point.gradient / length.sqrt().clamp_min(torch.finfo(length.dtype).tiny)[:, None]
+        )
+        q = model.f_jvp(point.x, direction)
+        rayleigh = dot(q, q)
+        usable = rayleigh.isfinite() & (rayleigh > 0)
+        damping = self.relative_start * torch.where(usable, rayleigh, 1.0)
+        trials = torch.zeros_like(damping, dtype=torch.int64)
+        return DampingState(damping, trials, torch.full_like(damping, 2.0))
+
+    def judge(
+        self, point: Point, trial: Point, step: Step, state: DampingState
+    ) -> tuple[Bool[Tensor, " B"], DampingState, Bool[Tensor, " B"]]:
+        """Accept on a positive gain; damp less after good steps, ever faster after bad ones."""
+        predicted = step.proposal.predicted
+        assert predicted is not None, "adaptive damping needs a descent that predicts its decrease"
+        # The prediction is for the step before projection. Where the box bent it, use the bound
+        # that the undamped model attains: a decrease of half the slope.
+        predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
+        gain = (point.loss - trial.loss) / predicted
+        accept = (gain > self.accept_ratio) & (predicted > 0)
+        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp(1 / 3, 2.0)
+        scale = torch.where(accept, eased, state.scale * state.growth)
+        growth = torch.where(accept, 2.0, 2 * state.growth)
+        give_up = ~accept & (state.trials >= self.max_rejections)
+        trials = torch.where(accept, 0, state.trials + 1)
+        return accept, DampingState(scale, trials, growth), give_up
