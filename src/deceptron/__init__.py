@@ -1,5 +1,6 @@
 """Deceptron: learn the local inverse geometry of a forward model once, reuse it in every solve."""
 
+from deceptron import problems
 from deceptron.core import (
     CheckpointError,
     ConfigError,
@@ -24,5 +25,6 @@ __all__ = [
     "SolveFailed",
     "Status",
     "methods",
+    "problems",
     "solve",
 ]

@@ -1,0 +1,213 @@
+"""What every problem of the library is: a simulator, its latents, its box and its noise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Generic, Literal, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from deceptron.core.box import Bounds, Box
+from deceptron.core.checks import check_choice, check_count, check_range, check_rows
+from deceptron.core.errors import ConfigError
+from deceptron.problems.dataset import Dataset
+from deceptron.problems.fields import BLOCK, draw_in_blocks
+from deceptron.problems.prior import LowRankPrior, Prior
+
+FAMILIES = ("prior", "shifted", "extreme")
+PRIOR_SAMPLES = 2048
+PRIOR_SEED = 20
+# Share of the width of the box that round-off may leave it by.
+BOX_SLACK = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Numbers of one latent family; ``noise_factor`` multiplies the noise of its test set."""
+
+    noise_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range("noise_factor", self.noise_factor, low=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(ABC):
+    """A family of inverse problems; ``simulate`` is batched, differentiable and noise-free.
+
+    Shapes: a one-dimensional field is a vector ``(n,)``; fields in the plane and in space carry a
+    leading channel, ``(channels, n, n)`` or ``(channels, n, n, n)``.
+    """
+
+    name: str
+    noise_std: float | Tensor
+    bounds: Bounds = (0.0, 1.0)
+    train_count: int = 3000
+    val_count: int = 300
+    test_count: int = 80
+    shifted_count: int = 300
+    extreme_count: int = 300
+    scaling: Literal["component", "channel"] = "channel"
+    checks: bool = True
+    differentiable: bool = True
+    equation: str = field(default="", repr=False)
+    paper: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("train", "val", "test", "shifted", "extreme"):
+            check_count(f"{name}_count", getattr(self, f"{name}_count"))
+        check_choice("scaling", self.scaling, ("component", "channel"))
+        if isinstance(self.noise_std, Tensor):
+            if not bool((self.noise_std >= 0).all() & self.noise_std.isfinite().all()):
+                raise ConfigError("noise_std must be finite and >= 0 in every component")
+        else:
+            check_range("noise_std", self.noise_std, low=0.0, high=float("inf"), open_high=True)
+        Box.parse(self.bounds, self.x_shape, torch.empty(0))
+
+    @property
+    @abstractmethod
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one latent."""
+
+    @property
+    @abstractmethod
+    def y_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+
+    def simulate(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
+        """Noise-free observations of latents, row by row; gradients and jvps flow through."""
+        check_rows("x", x, self.x_shape)
+        if self.checks:
+            self._check_box(x)
+        return self._simulate(x)
+
+    def sample(
+        self,
+        count: int,
+        *,
+        generator: Generator,
+        family: str = "prior",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "count *x"]:
+        """Latents of a family; a row does not depend on how many are drawn after it.
+
+        The generator lives on the CPU, so every device sees the same latents.
+        """
+        check_count("count", count)
+        check_choice("family", family, FAMILIES)
+        if not isinstance(generator, Generator) or generator.device.type != "cpu":
+            raise ConfigError(f"generator must be a torch.Generator on the CPU; got {generator!r}")
+        rows = self._sample(count, generator, family)
+        return rows.to(dtype=dtype or torch.get_default_dtype(), device=device)
+
+    def add_noise(
+        self, y: Float[Tensor, "B *y"], *, generator: Generator, family: str = "prior"
+    ) -> Float[Tensor, "B *y"]:
+        """Observations as a sensor gives them; the noise of a row ignores the rows after it."""
+        check_rows("y", y, self.y_shape)
+        check_choice("family", family, FAMILIES)
+        white = draw_in_blocks(
+            y.shape[0],
+            generator,
+            lambda g: torch.randn(BLOCK, *self.y_shape, dtype=torch.float64, generator=g),
+        )
+        return self._sensor(y + self.noise_factor(family) * self._noise(y) * white.to(y))
+
+    def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
+        """Train, val, test, shifted and extreme sets and their scaler; made when asked for."""
+        return Dataset(self, check_count("seed", seed, low=0), dtype)
+
+    @cached_property
+    def prior(self) -> Prior:
+        """Mean and covariance of the prior family."""
+        return self._prior()
+
+    def noise_factor(self, family: str) -> float:
+        """What the noise of this family's test set is multiplied by."""
+        return 1.0
+
+    def unchecked(self) -> Problem:
+        """The same problem whose ``simulate`` takes latents outside the box as they come."""
+        return replace(self, checks=False)
+
+    @abstractmethod
+    def _simulate(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _sample(self, count: int, generator: Generator, family: str) -> Tensor: ...
+
+    def _prior(self) -> Prior:
+        return LowRankPrior.estimate(self._prior_samples())
+
+    def _prior_samples(self) -> Tensor:
+        generator = Generator().manual_seed(PRIOR_SEED)
+        return self.sample(PRIOR_SAMPLES, generator=generator, dtype=torch.float64)
+
+    def _sensor(self, y: Tensor) -> Tensor:
+        return y
+
+    def _noise(self, y: Tensor) -> float | Tensor:
+        return self.noise_std.to(y) if isinstance(self.noise_std, Tensor) else self.noise_std
+
+    def _check_box(self, x: Tensor) -> None:
+        low, high = (s.to(x) if isinstance(s, Tensor) else s for s in self.bounds)
+        slack = BOX_SLACK * (high - low)
+        # Comparisons carry no derivative, so this is safe inside any transform but vmap;
+        # NaN compares false and is caught too.
+        inside = (x >= low - slack) & (x <= high + slack)
+        if bool(inside.all()):
+            return
+        row = int((~inside).flatten(1).any(1).nonzero()[0])
+        values = x[row].detach()
+        if not bool(values.isfinite().all()):
+            bad = int((~values.isfinite()).sum())
+            raise ConfigError(f"x must be finite; row {row} holds {bad} non-finite value(s)")
+        bounds = ", ".join(
+            f"{float(torch.as_tensor(s).mean()):g}" if isinstance(s, Tensor) else f"{s:g}"
+            for s in self.bounds
+        )
+        raise ConfigError(
+            f"x must lie in the box [{bounds}] of {self.name}; row {row} spans "
+            f"[{float(values.min()):g}, {float(values.max()):g}]: clip it, or use "
+            "problem.unchecked()"
+        )
+
+
+F = TypeVar("F", bound=Family)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledProblem(Problem, Generic[F]):
+    """A problem on a grid whose three families follow one recipe with other numbers."""
+
+    grid: int
+    latents: F
+    shifted: F
+    extreme: F
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(type(self).__dataclass_fields__["latents"].default)
+        for name in ("latents", "shifted", "extreme"):
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
+
+    def noise_factor(self, family: str) -> float:
+        """What the noise of this family's test set is multiplied by."""
+        return self._numbers(family).noise_factor
+
+    def _numbers(self, family: str) -> F:
+        return {"prior": self.latents, "shifted": self.shifted, "extreme": self.extreme}[family]
+
+    def _sample(self, count: int, generator: Generator, family: str) -> Tensor:
+        numbers = self._numbers(family)
+        return draw_in_blocks(count, generator, lambda g: self._draw(g, numbers))
+
+    @abstractmethod
+    def _draw(self, generator: Generator, family: F) -> Tensor:
+        """A block of latents in float64."""

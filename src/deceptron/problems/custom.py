@@ -1,0 +1,135 @@
+"""A user's own problem, from plain functions, with or without derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.problems.base import Problem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CustomProblem(Problem):
+    """Made by ``define``; ``differentiable=False`` cuts the simulator out of every derivative."""
+
+    simulator: Callable[[Tensor], Any]
+    sampler: Callable[[int, Generator], Any]
+    latent_shape: tuple[int, ...]
+    observation_shape: tuple[int, ...]
+    shifted_sampler: Callable[[int, Generator], Any] | None = None
+    extreme_sampler: Callable[[int, Generator], Any] | None = None
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one latent."""
+        return self.latent_shape
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return self.observation_shape
+
+    def _simulate(self, x: Tensor) -> Tensor:
+        if self.differentiable:
+            y = self.simulator(x)
+        else:
+            y = _Opaque.apply(x, self.simulator, self.name)
+        wanted = (x.shape[0], *self.observation_shape)
+        if not isinstance(y, Tensor) or tuple(y.shape) != wanted:
+            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise ShapeError(f"simulate of {self.name!r} must return a tensor {wanted}; got {got}")
+        return y
+
+    def _sample(self, count: int, generator: Generator, family: str) -> Tensor:
+        samplers = {
+            "prior": self.sampler,
+            "shifted": self.shifted_sampler,
+            "extreme": self.extreme_sampler,
+        }
+        sampler = samplers[family]
+        if sampler is None:
+            raise ConfigError(
+                f"problem {self.name!r} has no {family!r} family: "
+                f"pass {family}=... to problems.define"
+            )
+        return _as_rows(sampler(count, generator), count, self.name)
+
+
+def make_custom(
+    name: str,
+    *,
+    simulate: Callable[[Tensor], Any],
+    sample: Callable[[int, Generator], Any],
+    shifted: Callable[[int, Generator], Any] | None,
+    extreme: Callable[[int, Generator], Any] | None,
+    **fields: Any,
+) -> CustomProblem:
+    """Draw one latent and simulate it to learn the shapes."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"name must be a non-empty text; got {name!r}")
+    for argument, function in (("simulate", simulate), ("sample", sample)):
+        if not callable(function):
+            raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
+    x = _as_rows(sample(1, Generator().manual_seed(0)), 1, name).to(torch.get_default_dtype())
+    with torch.no_grad():
+        y = torch.as_tensor(simulate(x))
+    if y.ndim == 0 or y.shape[0] != 1:
+        raise ShapeError(
+            f"simulate of {name!r} must map (1, {', '.join(map(str, x.shape[1:]))}) "
+            f"to one row; got shape {tuple(y.shape)}"
+        )
+    return CustomProblem(
+        name=name,
+        simulator=simulate,
+        sampler=sample,
+        shifted_sampler=shifted,
+        extreme_sampler=extreme,
+        latent_shape=tuple(x.shape[1:]),
+        observation_shape=tuple(y.shape[1:]),
+        **fields,
+    )
+
+
+def _as_rows(value: Any, count: int, name: str) -> Tensor:
+    if not isinstance(value, (Tensor, np.ndarray)):
+        raise ShapeError(f"sample of {name!r} must return a tensor; got {type(value).__name__}")
+    rows = torch.as_tensor(value)
+    if rows.ndim < 2 or rows.shape[0] != count:
+        raise ShapeError(
+            f"sample of {name!r} must return {count} row(s) of at least one axis; "
+            f"got shape {tuple(rows.shape)}"
+        )
+    return rows
+
+
+class _Opaque(torch.autograd.Function):
+    """Calls the simulator on plain values; asking for a derivative raises in words."""
+
+    @staticmethod
+    def forward(x: Tensor, simulator: Callable[[Tensor], Any], name: str) -> Tensor:
+        return torch.as_tensor(simulator(x.detach())).to(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.name = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise _no_derivative(ctx.name)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Any:
+        raise _no_derivative(ctx.name)
+
+
+def _no_derivative(name: str) -> ConfigError:
+    return ConfigError(
+        f"problem {name!r} was defined with differentiable=False, so its simulator has no "
+        "derivatives: use a method that needs only samples, or a trained surrogate in its place"
+    )

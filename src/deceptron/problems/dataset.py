@@ -1,0 +1,89 @@
+"""Training and test sets of a problem: fixed by the seed, each split made when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from deceptron.core.scaler import Scaler
+from deceptron.problems.fields import BLOCK
+
+if TYPE_CHECKING:
+    from deceptron.problems.base import Problem
+
+SPLITS = ("train", "val", "test", "shifted", "extreme")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Latents and their observations, row by row, in physical units."""
+
+    x: Float[Tensor, "N *x"]
+    y: Float[Tensor, "N *y"]
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Split(x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, {self.x.dtype})"
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """``train`` and ``val`` are noise-free; ``test``, ``shifted`` and ``extreme`` are noisy."""
+
+    problem: Problem
+    seed: int
+    dtype: torch.dtype
+
+    @cached_property
+    def train(self) -> Split:
+        """Prior latents, noise-free observations."""
+        return self._make("train", "prior", self.problem.train_count, noisy=False)
+
+    @cached_property
+    def val(self) -> Split:
+        """As ``train``, other draws."""
+        return self._make("val", "prior", self.problem.val_count, noisy=False)
+
+    @cached_property
+    def test(self) -> Split:
+        """Prior latents, noisy observations."""
+        return self._make("test", "prior", self.problem.test_count, noisy=True)
+
+    @cached_property
+    def shifted(self) -> Split:
+        """More and rougher structure than in training, noisy."""
+        return self._make("shifted", "shifted", self.problem.shifted_count, noisy=True)
+
+    @cached_property
+    def extreme(self) -> Split:
+        """Amplitude or count beyond training, and more noise."""
+        return self._make("extreme", "extreme", self.problem.extreme_count, noisy=True)
+
+    @cached_property
+    def scaler(self) -> Scaler:
+        """Statistics of the training observations."""
+        return Scaler.fit(self.train.y, per=self.problem.scaling)
+
+    def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
+        problem, index = self.problem, SPLITS.index(split)
+        latents, noise = (_generator(self.seed, index, part) for part in range(2))
+        x = problem.sample(count, generator=latents, family=family, dtype=self.dtype)
+        with torch.no_grad():
+            y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)])
+        if noisy:
+            y = problem.add_noise(y, generator=noise, family=family)
+        return Split(x, y)
+
+
+def _generator(seed: int, *path: int) -> Generator:
+    """An own stream for each part of a dataset, so that parts can be made in any order."""
+    state = np.random.SeedSequence((seed, *path)).generate_state(1, np.uint64)[0]
+    return Generator().manual_seed(int(state) >> 2)

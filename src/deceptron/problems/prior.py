@@ -1,0 +1,142 @@
+"""Gaussian summaries of the latent families: what a regularised solver may assume before data.
+
+No family here is Gaussian (they are clipped, stretched or squashed), so a prior is its mean and
+covariance. ``LowRankPrior`` is estimated from samples; ``SpectralPrior`` serves stationary
+families on the torus, where the covariance is diagonal in Fourier space.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from deceptron.core.checks import check_count, check_rows
+from deceptron.core.errors import ConfigError
+from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
+
+# Directions the family never takes keep this share of the mean variance: the covariance stays
+# invertible, and a solver may still leave the span of the samples a little.
+FLOOR = 1e-6
+
+
+class Prior(ABC):
+    """N(mean, C), acting on rows of any dtype and device."""
+
+    mean: Float[Tensor, "*x"]
+    kind: str
+
+    def apply(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C v``."""
+        return self._power(check_rows("v", v, tuple(self.mean.shape)), 1.0)
+
+    def sqrt(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^(1/2) v`` with the symmetric root."""
+        return self._power(check_rows("v", v, tuple(self.mean.shape)), 0.5)
+
+    def solve(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^-1 v``."""
+        return self._power(check_rows("v", v, tuple(self.mean.shape)), -1.0)
+
+    def whiten(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^(-1/2) v``."""
+        return self._power(check_rows("v", v, tuple(self.mean.shape)), -0.5)
+
+    def sample(
+        self, count: int, *, generator: Generator, dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "count *x"]:
+        """Draw from N(mean, C); a row does not depend on the rows after it."""
+        check_count("count", count)
+        shape = tuple(self.mean.shape)
+
+        def draw(block: Generator) -> Tensor:
+            white = torch.randn(BLOCK, *shape, dtype=torch.float64, generator=block)
+            return self.mean.cpu() + self.sqrt(white)
+
+        rows = draw_in_blocks(count, generator, draw)
+        return rows.to(dtype or torch.get_default_dtype())
+
+    @abstractmethod
+    def _power(self, v: Tensor, power: float) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankPrior(Prior):
+    """``C = U diag(variances) U' + floor (I - U U')``, the columns of U orthonormal."""
+
+    mean: Float[Tensor, "*x"]
+    basis: Float[Tensor, "n r"]
+    variances: Float[Tensor, " r"]
+    floor: float
+    kind: str = "low rank + isotropic rest, estimated from samples"
+
+    @classmethod
+    def estimate(cls, samples: Float[Tensor, "S *x"], *, rank: int = 256) -> LowRankPrior:
+        """Principal directions of ``samples``; the rest of the variance is spread evenly."""
+        check_rows("samples", samples)
+        if samples.shape[0] < 2:
+            raise ConfigError("samples must have at least 2 rows to estimate a covariance; got 1")
+        rows = samples.to(torch.float64).flatten(1)
+        count, n = rows.shape
+        mean = rows.mean(0)
+        centred = (rows - mean) / (count - 1) ** 0.5
+        rank = min(rank, n, count - 1)
+        total = centred.square().sum()
+        if min(n, count) <= 2048:
+            _, values, vectors = torch.linalg.svd(centred, full_matrices=False)
+            vectors, values = vectors[:rank].T, values[:rank]
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                _, values, vectors = torch.svd_lowrank(centred, q=rank, niter=4)
+        rest = float(total - values.square().sum()) / max(n - rank, 1)
+        floor = max(rest, FLOOR * float(total) / n)
+        if floor <= 0:
+            raise ConfigError("samples must differ from each other; all rows are equal")
+        return cls(
+            mean.reshape(samples.shape[1:]),
+            vectors.contiguous(),
+            values.square().clamp_min(floor),
+            floor,
+        )
+
+    def _power(self, v: Tensor, power: float) -> Tensor:
+        basis, variances = self.basis.to(v), self.variances.to(v)
+        flat = v.flatten(1)
+        base = self.floor**power
+        inside = (flat @ basis) * (variances**power - base)
+        return (base * flat + inside @ basis.mT).reshape(v.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralPrior(Prior):
+    """Stationary on the torus: ``C = F^-1 diag(spectrum) F`` over the last two axes."""
+
+    mean: Float[Tensor, "*x"]
+    spectrum: Float[Tensor, "n half"]
+    kind: str
+
+    @classmethod
+    def of(
+        cls, mean: Float[Tensor, "*x"], spectrum: Float[Tensor, "n half"], kind: str
+    ) -> SpectralPrior:
+        """Keep every mode invertible: no power below ``FLOOR`` of the mean variance."""
+        return cls(mean, spectrum.clamp_min(FLOOR * float(spectrum_variance(spectrum))), kind)
+
+    @classmethod
+    def estimate(cls, samples: Float[Tensor, "S *x"]) -> SpectralPrior:
+        """One constant mean and one power per wavenumber: every translate counts as a sample."""
+        check_rows("samples", samples)
+        rows = samples.to(torch.float64)
+        mean = rows.mean()
+        modes = torch.fft.rfft2(rows - mean, norm="ortho")
+        power = modes.abs().square().flatten(0, -3).mean(0)
+        kind = "stationary on the torus, spectrum estimated from samples"
+        return cls.of(mean.expand(samples.shape[1:]).clone(), power, kind)
+
+    def _power(self, v: Tensor, power: float) -> Tensor:
+        gain = self.spectrum.to(v) ** power
+        return torch.fft.irfft2(torch.fft.rfft2(v) * gain, s=v.shape[-2:])

@@ -1,0 +1,101 @@
+"""The problems by name: those of the library and those a user defines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Literal
+
+from torch import Generator, Tensor
+
+from deceptron.core.box import Bounds
+from deceptron.core.errors import ConfigError, unknown_name
+from deceptron.problems.advection_diffusion import AdvectionDiffusion2D
+from deceptron.problems.allen_cahn import AllenCahn2D
+from deceptron.problems.base import Problem
+from deceptron.problems.custom import make_custom
+from deceptron.problems.darcy import Darcy2D
+from deceptron.problems.heat_1d import Heat1D
+from deceptron.problems.heat_2d import Heat2D
+from deceptron.problems.heat_3d import Heat3D
+from deceptron.problems.navier_stokes import NavierStokes2D
+
+_BUILT_IN: dict[str, type[Problem]] = {
+    "heat-1d": Heat1D,
+    "heat-2d": Heat2D,
+    "heat-3d": Heat3D,
+    "darcy-2d": Darcy2D,
+    "advection-diffusion-2d": AdvectionDiffusion2D,
+    "allen-cahn-2d": AllenCahn2D,
+    "navier-stokes-2d": NavierStokes2D,
+}
+_DEFINED: dict[str, Problem] = {}
+
+
+def names() -> list[str]:
+    """The seven problems of the library, then those defined in this process."""
+    return [*_BUILT_IN, *_DEFINED]
+
+
+def get(name: str, **overrides: Any) -> Problem:
+    """The problem of this name; any of its fields can be given another value."""
+    if name in _DEFINED:
+        if overrides:
+            raise ConfigError(
+                f"problem {name!r} was defined by problems.define: change it there, "
+                f"not by {', '.join(overrides)}"
+            )
+        return _DEFINED[name]
+    if name not in _BUILT_IN:
+        raise unknown_name("problem", name, names())
+    kind = _BUILT_IN[name]
+    known = [field.name for field in fields(kind) if field.init and field.name != "name"]
+    for key in overrides:
+        if key not in known:
+            raise unknown_name(f"field of {name}", key, known)
+    return kind(**overrides)
+
+
+def define(
+    name: str,
+    *,
+    simulate: Callable[[Tensor], Any],
+    sample: Callable[[int, Generator], Any],
+    bounds: Bounds,
+    noise_std: float | Tensor,
+    differentiable: bool = True,
+    shifted: Callable[[int, Generator], Any] | None = None,
+    extreme: Callable[[int, Generator], Any] | None = None,
+    scaling: Literal["component", "channel"] = "component",
+    train_count: int = 3000,
+    val_count: int = 300,
+    test_count: int = 80,
+    equation: str = "",
+    paper: str = "",
+) -> Problem:
+    """A problem from plain functions; it can then be had by name and be trained and solved.
+
+    ``simulate(x)`` maps rows to rows and ``sample(count, generator)`` draws rows; both may work in
+    NumPy when ``differentiable=False``. ``shifted`` and ``extreme`` are samplers of the two other
+    test sets. Defining a name again replaces it. Run ``problems.verify`` on the result.
+    """
+    if name in _BUILT_IN:
+        raise ConfigError(f"name must not be that of a built-in problem; got {name!r}")
+    problem = make_custom(
+        name,
+        simulate=simulate,
+        sample=sample,
+        shifted=shifted,
+        extreme=extreme,
+        bounds=bounds,
+        noise_std=noise_std,
+        differentiable=differentiable,
+        scaling=scaling,
+        train_count=train_count,
+        val_count=val_count,
+        test_count=test_count,
+        equation=equation,
+        paper=paper,
+    )
+    _DEFINED[name] = problem
+    return problem
