@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -83,9 +85,14 @@ class Solution:
     relative_residual: Float[Tensor, " B"]
     loss: Float[Tensor, " B"]
     cost: Cost
-    history: History | None
     method: str
     seconds: float
+    record: Callable[[], History] | None = None
+
+    @cached_property
+    def history(self) -> History | None:
+        """What each iteration of each row did; laid out on first use, None if switched off."""
+        return None if self.record is None else self.record()
 
     @property
     def converged(self) -> Bool[Tensor, " B"]:

@@ -103,12 +103,12 @@ def solve(
         if box is not None:
             x_flat = box.project(x_flat)
 
-        tally = Tally.zeros(len(y), y.device)
+        tally = Tally(len(y), y.device)
         model = Model(forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally)
         if chosen.start == "reverse" and x0 is None:
             model.charge("g")
         descent = chosen.descent(x_flat.shape[1])
-        recorder = Recorder(len(y), descent.rules) if history else None
+        recorder = Recorder(x_flat, descent.rules) if history else None
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             outcome = Loop(
                 model,
@@ -132,7 +132,6 @@ def _solution(
 ) -> Solution:
     status_of = torch.tensor([reason.status for reason in Reason], device=outcome.reason.device)
     residual, first = (2 * outcome.loss).sqrt(), (2 * outcome.first_loss).sqrt()
-    tally = outcome.tally
     return Solution(
         x=outcome.x.reshape(-1, *x_shape),
         status=status_of[outcome.reason],
@@ -141,10 +140,10 @@ def _solution(
         residual=residual,
         relative_residual=torch.where(first == 0, 0.0, residual / first),
         loss=outcome.loss,
-        cost=Cost(tally.f, tally.g, tally.jvp, tally.vjp, tally.linear_steps),
-        history=None if recorder is None else recorder.history(outcome.loss),
+        cost=Cost(**outcome.cost),
         method=method,
         seconds=seconds,
+        record=None if recorder is None else recorder.history,
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.status import Reason
-from deceptron.solve.model import Model, Point, Tally, Trial
+from deceptron.solve.model import KINDS, Model, Point, Trial
 from deceptron.solve.protocols import Descent, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
@@ -45,7 +45,7 @@ Callback = Callable[[int, Snapshot], object]
 
 
 @dataclass(frozen=True)
-class Outcome(RowData):
+class Outcome:
     """How every row ended, in the order of the observations."""
 
     x: Float[Tensor, "B n"]
@@ -53,7 +53,7 @@ class Outcome(RowData):
     first_loss: Float[Tensor, " B"]
     iterations: Int[Tensor, " B"]
     reason: Int[Tensor, " B"]
-    tally: Tally
+    cost: dict[str, Int[Tensor, " B"]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Loop:
         self.model, self.descent, self.search = model, descent, search
         self.stopping, self.max_iterations, self.box = stopping, max_iterations, box
         self.recorder, self.callback = recorder, callback
+        self.descent_state: RowData | None = None
+        self.search_state: SearchState | None = None
 
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
@@ -106,9 +108,10 @@ class Loop:
             first_loss=unknown.clone(),
             iterations=counts.clone(),
             reason=torch.full_like(counts, Reason.NONFINITE_OBSERVATION),
-            tally=self.model.tally,
+            cost={kind: self.model.tally.counts(kind) for kind in KINDS},
         )
-        usable = target.isfinite().all(1).nonzero().flatten()
+        usable = (target.abs() < torch.inf).all(1).nonzero().flatten()
+        self.model.tally.keep(usable)
         self.live = _Live(
             row=usable,
             target=target[usable],
@@ -119,20 +122,16 @@ class Loop:
         )
         if len(usable) == 0:
             return
-        self.model.tally = self.outcome.tally.take(usable)
         trial = self.model.evaluate(x0[usable], self.live.target)
         self.point = trial.point
         self.live = replace(self.live, first_loss=self.point.loss)
-        self.descent_state: RowData | None = None
-        self.search_state: SearchState | None = None
-
         finite = self.point.loss.isfinite() & self.point.x.isfinite().all(1)
-        reason = torch.where(finite, RUNNING, int(Reason.NONFINITE_START))
-        reason = self._settle(trial, finite, reason)
+        reason = _mark(None, ~finite, Reason.NONFINITE_START)
+        reason = self._settle(0, trial, finite, reason)
         if self.stopping.gradient_tolerance is not None and self.point.gradient.numel():
             first = self._projected_gradient()
             self.live = replace(self.live, first_gradient=first)
-            reason = torch.where((reason == RUNNING) & (first == 0), int(Reason.GRADIENT), reason)
+            reason = _mark(reason, first == 0, Reason.GRADIENT)
         self._finish_pass(0, finite, reason)
 
     def _pass(self, number: int) -> None:
@@ -146,107 +145,116 @@ class Loop:
             p = x - point.x
         trial = model.evaluate(x, live.target)
         if self.search.needs_trial_gradient:
-            trial = replace(trial, point=model.with_gradient(trial))
-        step = Step(p, dot(point.gradient, p), norm(p), proposal)
+            gradient = model.gradient(trial)
+            trial = replace(trial, point=replace(trial.point, gradient=gradient))
+        step = Step(p, dot(point.gradient, p), proposal)
         accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
-        # A map that swallows NaN must not smuggle a NaN iterate in.
-        sane = trial.point.loss.isfinite() & step.slope.isfinite()
-        accept = accept & sane
-        finished = accept | give_up
+        # A NaN loss or slope has failed every comparison; an infinite step must fail as well.
+        accept = accept & (step.slope < torch.inf)
 
-        self._merge(trial.point, accept)
+        reason = None
+        if bool(accept.all()):
+            self.point = trial.point
+            clean = torch.zeros_like(accept)
+            self.live = replace(live, iterations=live.iterations + 1, finite_trial=clean)
+        else:
+            if trial.point.gradient.numel() == 0:
+                trial = replace(trial, point=replace(trial.point, gradient=point.gradient))
+            self.point = trial.point.where(accept, point)
+            sane = trial.point.loss.isfinite() & step.slope.isfinite() | live.finite_trial
+            iterations = live.iterations + accept
+            self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
+            reason = _mark(reason, give_up & sane, Reason.NO_ACCEPTED_TRIAL)
+            reason = _mark(reason, give_up, Reason.NONFINITE_TRIALS)
         if self.recorder is not None:
-            self.recorder.add(self._entry(step, search_state, accept, finished, point.gradient))
+            self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
-        sane = sane | live.finite_trial
-        self.live = replace(live, iterations=live.iterations + accept, finite_trial=sane & ~accept)
-        hopeless = torch.where(sane, int(Reason.NO_ACCEPTED_TRIAL), int(Reason.NONFINITE_TRIALS))
-        reason = torch.where(give_up & ~accept, hopeless, RUNNING)
-        reason = self._settle(trial, accept, reason)
+        reason = self._settle(number, trial, accept, reason)
         self._finish_pass(number, accept, reason)
 
-    def _merge(self, trial: Point, accept: Bool[Tensor, " B"]) -> None:
-        """Accepted rows move; their gradient, if not known yet, comes in ``_settle``."""
-        if bool(accept.all()):
-            self.point = trial
-        elif bool(accept.any()):
-            if trial.gradient.numel() == 0:
-                trial = replace(trial, gradient=self.point.gradient)
-            self.point = trial.where(accept, self.point)
-
     def _settle(
-        self, trial: Trial, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"]
-    ) -> Int[Tensor, " B"]:
+        self,
+        number: int,
+        trial: Trial,
+        moved: Bool[Tensor, " B"],
+        reason: Int[Tensor, " B"] | None,
+    ) -> Int[Tensor, " B"] | None:
         """Stop the moved rows that are done; give a gradient to those that go on."""
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
             first = (2 * live.first_loss).sqrt()
-            met = stopping.by_residual(self.point.residual, first)
-            reason = torch.where(moved & (reason == RUNNING), met, reason)
-        at_limit = live.iterations >= self.max_iterations
+            for rule, met in stopping.residual_rules(self.point.residual, first):
+                reason = _mark(reason, met & moved, rule)
+
         small_enough = stopping.gradient_tolerance
-        wanted = moved & (reason == RUNNING)
-        if small_enough is None or self.max_iterations == 0:
+        wanted = moved if reason is None else moved & (reason == RUNNING)
+        # A row takes at most one step a pass, so early passes need not look at the step limit.
+        at_limit = live.iterations >= self.max_iterations if number >= self.max_iterations else None
+        if at_limit is not None and (small_enough is None or self.max_iterations == 0):
             wanted = wanted & ~at_limit
         if bool(wanted.any()):
-            if trial.point.gradient.numel() == 0:
-                gradient = self.model.with_gradient(trial, wanted).gradient
-                if self.point.gradient.numel():
-                    gradient = torch.where(moved[:, None], gradient, self.point.gradient)
-                self.point = replace(self.point, gradient=gradient)
+            self._update_gradient(trial, moved, wanted)
             if small_enough is not None:
                 small = self._projected_gradient() <= small_enough * live.first_gradient
-                reason = torch.where(wanted & small, int(Reason.GRADIENT), reason)
-        limit = Reason.STEP_LIMIT
-        if self.max_iterations == 0 and not stopping.any_residual_rule:
-            limit = Reason.DIRECT
-        return torch.where((reason == RUNNING) & at_limit, int(limit), reason)
+                reason = _mark(reason, wanted & small, Reason.GRADIENT)
+        if at_limit is not None:
+            direct = self.max_iterations == 0 and not stopping.any_residual_rule
+            reason = _mark(reason, at_limit, Reason.DIRECT if direct else Reason.STEP_LIMIT)
+        return reason
+
+    def _update_gradient(
+        self, trial: Trial, moved: Bool[Tensor, " B"], wanted: Bool[Tensor, " B"]
+    ) -> None:
+        """One vjp through the trial's graph, unless the search has asked for it already."""
+        if self.search.needs_trial_gradient and self.search_state is not None:
+            return
+        everyone = bool(wanted.all())
+        gradient = self.model.gradient(trial, None if everyone else wanted)
+        if not everyone and self.point.gradient.numel():
+            gradient = torch.where(moved[:, None], gradient, self.point.gradient)
+        self.point = replace(self.point, gradient=gradient)
 
     def _projected_gradient(self) -> Float[Tensor, " B"]:
         x, gradient = self.point.x, self.point.gradient
         return norm(gradient if self.box is None else x - self.box.project(x - gradient))
 
     def _finish_pass(
-        self, number: int, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"]
+        self, number: int, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"] | None
     ) -> None:
         """Tell the callback, let the rows that are done leave, prepare those that moved."""
-        live, point = self.live, self.point
         if self.callback is not None:
-            snapshot = Snapshot(
-                rows=live.row,
-                x=point.x.reshape(-1, *self.model.x_shape),
-                residual=point.residual,
-                loss=point.loss,
-                iterations=live.iterations,
-                accepted=moved,
-                reason=reason,
-            )
+            snapshot = self._snapshot(moved, reason)
             if self.callback(number, snapshot):
-                reason = torch.where(reason == RUNNING, int(Reason.CALLBACK), reason)
-
-        done = reason != RUNNING
-        if bool(done.any()):
-            self._leave(done.nonzero().flatten(), reason)
-            stay = (~done).nonzero().flatten()
-            moved = moved[stay]
-            self.live, self.model.tally = live.take(stay), self.model.tally.take(stay)
+                reason = _mark(snapshot.reason, torch.ones_like(moved), Reason.CALLBACK)
+        if reason is not None:
+            stay = self._leave(reason)
             if len(stay) == 0:
                 return
-            self.point = point.take(stay)
+            moved = moved[stay]
+        self._prepare(moved)
+
+    def _leave(self, reason: Int[Tensor, " B"]) -> Int[Tensor, " k"]:
+        """Write out the rows that have a reason to stop; return the places of those that stay."""
+        live, out = self.live, self.outcome
+        done = (reason != RUNNING).nonzero().flatten()
+        stay = (reason == RUNNING).nonzero().flatten()
+        rows = live.row[done]
+        out.x[rows] = self.point.x[done]
+        out.loss[rows] = self.point.loss[done]
+        out.first_loss[rows] = live.first_loss[done]
+        out.iterations[rows] = live.iterations[done]
+        out.reason[rows] = reason[done]
+        for kind, totals in out.cost.items():
+            totals[rows] = self.model.tally.counts(kind)[done]
+
+        self.live = live.take(stay)
+        self.model.tally.keep(stay)
+        if len(stay):
+            self.point = self.point.take(stay)
             if self.search_state is not None and self.descent_state is not None:
                 self.search_state = self.search_state.take(stay)
                 self.descent_state = self.descent_state.take(stay)
-        self._prepare(moved)
-
-    def _leave(self, done: Int[Tensor, " k"], reason: Int[Tensor, " B"]) -> None:
-        rows, out, tally = self.live.row[done], self.outcome, self.model.tally
-        out.x[rows] = self.point.x[done]
-        out.loss[rows] = self.point.loss[done]
-        out.first_loss[rows] = self.live.first_loss[done]
-        out.iterations[rows] = self.live.iterations[done]
-        out.reason[rows] = reason[done]
-        for name, counts in tally._tensors():
-            getattr(out.tally, name)[rows] = counts[done]
+        return stay
 
     def _prepare(self, moved: Bool[Tensor, " B"]) -> None:
         model, point, box = self.model, self.point, self.box
@@ -261,26 +269,51 @@ class Loop:
             new = self.descent.prepare(model.at(rows), point.take(rows), old, box)
             self.descent_state = self.descent_state.put(rows, new)
 
+    def _snapshot(self, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"] | None) -> Snapshot:
+        live, point = self.live, self.point
+        return Snapshot(
+            rows=live.row,
+            x=point.x.reshape(-1, *self.model.x_shape),
+            residual=point.residual,
+            loss=point.loss,
+            iterations=live.iterations,
+            accepted=moved,
+            reason=torch.full_like(live.row, RUNNING) if reason is None else reason,
+        )
+
     def _entry(
         self,
+        live: _Live,
+        before: Point,
         step: Step,
         search_state: SearchState,
         accept: Bool[Tensor, " B"],
-        finished: Bool[Tensor, " B"],
-        gradient: Float[Tensor, "B n"],
+        give_up: Bool[Tensor, " B"],
     ) -> Entry:
+        """What the pass did to the rows that finished an iteration in it."""
         rule = step.proposal.rule
-        tiny = torch.finfo(step.norm.dtype).tiny
         entry = Entry(
-            row=self.live.row,
-            iteration=self.live.iterations,
-            residual=self.point.residual,
+            row=live.row,
+            iteration=live.iterations,
             loss=self.point.loss,
-            step_size=search_state.scale,
-            step_norm=step.norm,
-            cosine=-step.slope / (step.norm * norm(gradient)).clamp_min(tiny),
+            scale=search_state.scale,
+            slope=step.slope,
+            step_norm=norm(step.p),
+            gradient_norm=norm(before.gradient),
             accepted=accept,
-            trials=search_state.trials + 1,
-            rule=torch.zeros_like(self.live.row) if rule is None else rule,
+            rejections=search_state.trials,
+            rule=torch.zeros_like(live.row) if rule is None else rule,
         )
+        finished = accept | give_up
         return entry if bool(finished.all()) else entry.take(finished.nonzero().flatten())
+
+
+def _mark(
+    reason: Int[Tensor, " B"] | None, mask: Bool[Tensor, " B"], value: Reason
+) -> Int[Tensor, " B"] | None:
+    """Note why rows stop; the first reason stands, and None means that no row stops."""
+    if not bool(mask.any()):
+        return reason
+    if reason is None:
+        reason = torch.full_like(mask, RUNNING, dtype=torch.int64)
+    return reason.masked_fill(mask & (reason == RUNNING), int(value))

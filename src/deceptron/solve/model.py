@@ -12,7 +12,7 @@ from torch import Tensor
 from deceptron.core.differentiate import dense_jacobian, jvp
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import RowMap
-from deceptron.solve.rows import RowData, dot
+from deceptron.solve.rows import RowData, norm
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,43 @@ class Point(RowData):
         return (2 * self.loss).sqrt()
 
 
-@dataclass(frozen=True)
-class Tally(RowData):
-    """Running counts of each live row."""
+KINDS = ("f", "g", "jvp", "vjp", "linear_steps")
 
-    f: Int[Tensor, " B"]
-    g: Int[Tensor, " B"]
-    jvp: Int[Tensor, " B"]
-    vjp: Int[Tensor, " B"]
-    linear_steps: Int[Tensor, " B"]
 
-    @classmethod
-    def zeros(cls, rows: int, device: torch.device) -> Tally:
-        """A fresh tally."""
-        return cls(*(torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(5)))
+class Tally:
+    """Running counts of the live rows.
+
+    What the whole batch is charged is one integer, added when a row leaves: rows start together,
+    so it is the same for all that are still there. Only unequal charges touch a tensor.
+    """
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._common = dict.fromkeys(KINDS, 0)
+        self._own = {k: torch.zeros(rows, dtype=torch.int64, device=device) for k in KINDS}
+
+    def charge(self, kind: str, amount: int | Tensor, rows: Tensor | None) -> None:
+        """Add ``amount`` to the live rows ``rows``, or to all of them."""
+        if rows is not None:
+            self._own[kind][rows] += amount
+        elif isinstance(amount, int):
+            self._common[kind] += amount
+        else:
+            self._own[kind] += amount
+
+    def counts(self, kind: str) -> Int[Tensor, " B"]:
+        """Totals of the live rows."""
+        return self._own[kind] + self._common[kind]
+
+    def keep(self, index: Int[Tensor, " k"]) -> None:
+        """Only the rows at ``index`` stay."""
+        self._own = {kind: own[index] for kind, own in self._own.items()}
 
 
 @dataclass(frozen=True)
 class Trial:
     """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
 
-    ``point.gradient`` is empty until ``Model.with_gradient`` fills it.
+    ``point.gradient`` is empty until somebody asks for ``Model.gradient``.
     """
 
     point: Point
@@ -87,11 +103,7 @@ class Model:
 
     def charge(self, kind: str, amount: int | Tensor = 1) -> None:
         """Add to the count ``kind`` of every row of this (sub-)batch."""
-        counts: Tensor = getattr(self.tally, kind)
-        if self._rows is None:
-            counts.add_(amount)
-        else:
-            counts[self._rows] += amount
+        self.tally.charge(kind, amount, self._rows)
 
     def evaluate(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Trial:
         """f at ``x``, keeping the graph for a later vjp."""
@@ -101,15 +113,16 @@ class Model:
             output = self._flat_f(leaf)
         y = output.detach()
         r = y - target
-        point = Point(x, y, r, dot(r, r) / (2 * r.shape[1]), gradient=x.new_empty(0))
+        loss = norm(r).square_().mul_(0.5 / r.shape[1])
+        point = Point(x, y, r, loss, gradient=x.new_empty(0))
         return Trial(point, leaf, output)
 
-    def with_gradient(self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None) -> Point:
-        """The trial's point with J'r / m, charged to the ``wanted`` rows (default: all)."""
-        point = trial.point
+    def gradient(
+        self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
+    ) -> Float[Tensor, "B n"]:
+        """J'r / m at the trial's point, charged to the ``wanted`` rows (default: all)."""
         self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
-        gradient = _pull_back(trial.output, trial.leaf, point.r / point.r.shape[1])
-        return Point(point.x, point.y, point.r, point.loss, gradient)
+        return _pull_back(trial.output, trial.leaf, trial.point.r / trial.point.r.shape[1])
 
     def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
         """The reverse map."""

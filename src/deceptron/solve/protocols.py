@@ -56,7 +56,6 @@ class Step:
 
     p: Float[Tensor, "B n"]
     slope: Float[Tensor, " B"]  # <gradient, p>
-    norm: Float[Tensor, " B"]
     proposal: Proposal
 
     @property

@@ -14,46 +14,58 @@ from deceptron.solve.rows import RowData
 
 @dataclass(frozen=True)
 class Entry(RowData):
-    """Rows that finished an iteration in the same pass of the loop."""
+    """Rows that finished an iteration in the same pass: raw numbers, worked up at the end."""
 
     row: Int[Tensor, " k"]
     iteration: Int[Tensor, " k"]
-    residual: Float[Tensor, " k"]
     loss: Float[Tensor, " k"]
-    step_size: Float[Tensor, " k"]
+    scale: Float[Tensor, " k"]
+    slope: Float[Tensor, " k"]
     step_norm: Float[Tensor, " k"]
-    cosine: Float[Tensor, " k"]
+    gradient_norm: Float[Tensor, " k"]
     accepted: Bool[Tensor, " k"]
-    trials: Int[Tensor, " k"]
+    rejections: Int[Tensor, " k"]
     rule: Int[Tensor, " k"]
-
-
-_BLANK = {"accepted": False, "trials": 0, "rule": -1}
 
 
 class Recorder:
     """Keeps the entries of a run; memory grows with rows times iterations."""
 
-    def __init__(self, rows: int, rules: tuple[str, ...]) -> None:
-        self.rows, self.rules = rows, rules
-        self._entries: list[Entry] = []
+    def __init__(self, x: Float[Tensor, "B n"], rules: tuple[str, ...]) -> None:
+        self.rows, self.rules = len(x), rules
+        numbers = x.new_zeros(0)
+        whole = numbers.to(torch.int64)
+        # An empty first entry gives dtypes and device to a run in which nothing happens.
+        nothing = [whole, whole, *[numbers] * 5, whole.bool(), whole, whole]
+        self._entries = [Entry(*nothing)]
 
     def add(self, entry: Entry) -> None:
         """Append the entries of one pass."""
-        if len(entry.row):
-            self._entries.append(entry)
+        self._entries.append(entry)
 
-    def history(self, like: Tensor) -> History:
+    def history(self) -> History:
         """Dense (iteration, row) tensors."""
-        length = 1 + max((int(e.iteration.max()) for e in self._entries), default=-1)
-        laid_out: dict[str, Tensor] = {}
-        for field in fields(Entry)[2:]:
-            blank = _BLANK.get(field.name, float("nan"))
-            dtype = {"accepted": torch.bool, "trials": torch.int64, "rule": torch.int64}.get(
-                field.name, like.dtype
-            )
-            table = torch.full((length, self.rows), blank, dtype=dtype, device=like.device)
-            for entry in self._entries:
-                table[entry.iteration, entry.row] = getattr(entry, field.name)
-            laid_out[field.name] = table
-        return History(**laid_out, rules=self.rules)
+        columns = ([getattr(e, field.name) for e in self._entries] for field in fields(Entry))
+        entry = Entry(*map(torch.cat, columns))
+        length = 1 + int(entry.iteration.max()) if len(entry.row) else 0
+        place = entry.iteration * self.rows + entry.row
+
+        def lay_out(values: Tensor, blank: float) -> Tensor:
+            table = values.new_full((length * self.rows,), blank)
+            table[place] = values
+            return table.reshape(length, self.rows)
+
+        nan = float("nan")
+        tiny = torch.finfo(entry.slope.dtype).tiny
+        cosine = -entry.slope / (entry.step_norm * entry.gradient_norm).clamp_min(tiny)
+        return History(
+            residual=lay_out((2 * entry.loss).sqrt(), nan),
+            loss=lay_out(entry.loss, nan),
+            step_size=lay_out(entry.scale, nan),
+            step_norm=lay_out(entry.step_norm, nan),
+            cosine=lay_out(cosine, nan),
+            accepted=lay_out(entry.accepted, False),
+            trials=lay_out(entry.rejections + 1, 0),
+            rule=lay_out(entry.rule, -1),
+            rules=self.rules,
+        )

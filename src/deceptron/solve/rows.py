@@ -48,4 +48,4 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 def norm(a: Tensor) -> Tensor:
     """Euclidean norm of each row."""
-    return dot(a, a).sqrt()
+    return torch.linalg.vector_norm(a, dim=-1)

@@ -49,16 +49,21 @@ class Armijo:
 
     def start(self, model: Model, point: Point) -> SearchState:
         """Scale ``initial_scale``, no trials yet."""
-        trials = torch.zeros_like(point.loss, dtype=torch.int64)
-        return SearchState(torch.full_like(point.loss, self.initial_scale), trials)
+        return self._fresh(point.loss)
+
+    def _fresh(self, like: Float[Tensor, " B"]) -> SearchState:
+        trials = torch.zeros_like(like, dtype=torch.int64)
+        return SearchState(torch.full_like(like, self.initial_scale), trials)
 
     def judge(
         self, point: Point, trial: Point, step: Step, state: SearchState
     ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
         """Sufficient decrease along the projected step."""
-        accept = trial.loss <= point.loss + self.sufficient_decrease * step.slope
+        accept = trial.loss <= torch.add(point.loss, step.slope, alpha=self.sufficient_decrease)
         if self.require_descent:
             accept = accept & (step.slope < 0)
+        if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
+            return accept, self._fresh(point.loss), torch.zeros_like(accept)
         restart = 2 * state.scale if self.carry else self.initial_scale
         scale = torch.where(accept, restart, self.shrink * state.scale)
         give_up = ~accept & (state.trials >= self.max_backtracks)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.checks import check_range
@@ -37,16 +37,13 @@ class Stopping:
         rules = (self.tolerance, self.relative_tolerance, self.discrepancy)
         return any(rule is not None for rule in rules)
 
-    def by_residual(
+    def residual_rules(
         self, residual: Float[Tensor, " B"], first: Float[Tensor, " B"]
-    ) -> Int[Tensor, " B"]:
-        """The reason of each row whose residual is small enough, RUNNING for the rest."""
-        reason = torch.full_like(residual, RUNNING, dtype=torch.int64)
-        # Later lines win: the most specific promise, an absolute tolerance, comes last.
-        if self.relative_tolerance is not None:
-            reason[residual <= self.relative_tolerance * first] = Reason.RELATIVE_TOLERANCE
-        if self.discrepancy is not None:
-            reason[residual <= self.discrepancy] = Reason.DISCREPANCY
+    ) -> Iterator[tuple[Reason, Bool[Tensor, " B"]]]:
+        """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
-            reason[residual <= self.tolerance] = Reason.TOLERANCE
-        return reason
+            yield Reason.TOLERANCE, residual <= self.tolerance
+        if self.discrepancy is not None:
+            yield Reason.DISCREPANCY, residual <= self.discrepancy
+        if self.relative_tolerance is not None:
+            yield Reason.RELATIVE_TOLERANCE, residual <= self.relative_tolerance * first

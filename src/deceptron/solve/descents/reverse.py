@@ -44,7 +44,7 @@ class Published:
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """Propose in measurement space, pull back, relax."""
         pulled_back = model.g(torch.addcmul(point.y, point.r, scale[:, None], value=-1))
-        return Proposal(self.relaxation * (pulled_back - point.x))
+        return Proposal((pulled_back - point.x).mul_(self.relaxation))
 
 
 @dataclass(frozen=True)
