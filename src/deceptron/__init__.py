@@ -1,6 +1,6 @@
 """Deceptron: learn the local inverse geometry of a forward model once, reuse it in every solve."""
 
-from deceptron import problems
+from deceptron import geometry, maps, problems
 from deceptron.core import (
     CheckpointError,
     ConfigError,
@@ -11,6 +11,8 @@ from deceptron.core import (
     SolveFailed,
     Status,
 )
+from deceptron.geometry import jcp, rjcp
+from deceptron.maps import Deceptron, load, save
 from deceptron.solve import methods, solve
 
 __version__ = "0.1.0"
@@ -18,13 +20,20 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckpointError",
     "ConfigError",
+    "Deceptron",
     "DeceptronError",
     "Scaler",
     "ShapeError",
     "Solution",
     "SolveFailed",
     "Status",
+    "geometry",
+    "jcp",
+    "load",
+    "maps",
     "methods",
     "problems",
+    "rjcp",
+    "save",
     "solve",
 ]

@@ -1,1 +1,25 @@
-"""Room under construction."""
+"""Networks for both directions, the pair they form, and its files."""
+
+from deceptron.maps.checkpoint import load, save, shipped
+from deceptron.maps.mlp import MLP
+from deceptron.maps.network import Network, build, kinds, register
+from deceptron.maps.pair import Deceptron
+from deceptron.maps.published import cnn_pair, mlp_pair
+from deceptron.maps.residual_cnn import ResidualCNN
+from deceptron.maps.wiener import Wiener
+
+__all__ = [
+    "MLP",
+    "Deceptron",
+    "Network",
+    "ResidualCNN",
+    "Wiener",
+    "build",
+    "cnn_pair",
+    "kinds",
+    "load",
+    "mlp_pair",
+    "register",
+    "save",
+    "shipped",
+]

@@ -1,0 +1,284 @@
+"""Pairs on disk: one safetensors file whose header holds a JSON document, so no code can run.
+
+Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``bounds.low`` and ``bounds.high``
+(a bound without axes was a number). The document says what they belong to::
+
+    {"format": "deceptron-pair", "version": 1, "library": "0.1.0", "name": "heat-1d",
+     "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {},
+     "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...}}
+
+A module of a class this library does not know has ``"kind": null`` and the name of its class;
+it loads into a module that the caller hands in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
+from deceptron.maps.network import Network, build, is_registered
+from deceptron.maps.pair import Deceptron
+
+FORMAT = "deceptron-pair"
+VERSION = 1
+_KEY = "deceptron"
+
+
+def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
+    """Write ``pair`` to ``path``; the file appears whole or not at all, and replaces an old one."""
+    if not isinstance(pair, Deceptron):
+        raise ConfigError(f"save(pair=...) must be a Deceptron; got {type(pair).__name__}")
+    path = Path(path)
+    modules = _modules(pair.f, pair.g, pair.wiener)
+    tensors = {f"scaler.{key}": value for key, value in pair.scaler.state_dict().items()}
+    if pair.bounds is not None:
+        for side, value in zip(("low", "high"), pair.bounds, strict=True):
+            exact = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+            tensors[f"bounds.{side}"] = exact
+    for prefix, module in modules.items():
+        for key, value in module.state_dict().items():
+            if not isinstance(value, Tensor):
+                raise CheckpointError(
+                    f"state of {prefix} must be tensors; {key!r} is a {type(value).__name__}"
+                )
+            tensors[f"{prefix}.{key}"] = value
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "library": _library_version(),
+        "name": pair.name,
+        "x_shape": pair.x_shape,
+        "y_shape": pair.y_shape,
+        "bounded": pair.bounds is not None,
+        "provenance": pair.provenance,
+        "modules": {prefix: _describe(module) for prefix, module in modules.items()},
+    }
+    try:
+        header = {_KEY: json.dumps(document, sort_keys=True)}
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"pair.provenance must be JSON: {error}") from error
+    # A clone for each: safetensors takes neither views nor weights that two maps share.
+    tensors = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
+    _write(path, to_bytes(tensors, metadata=header))
+    return path
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    forward: nn.Module | None = None,
+    reverse: nn.Module | None = None,
+) -> Deceptron:
+    """A pair from a file, or by name one that ships with the package.
+
+    ``forward`` and ``reverse`` receive the weights of maps that were saved from classes of your
+    own; nothing is written into them unless the whole file fits.
+    """
+    if isinstance(source, str) and source in shipped():
+        with resources.as_file(_zoo() / f"{source}.safetensors") as path:
+            return _load(path, {"f": forward, "g": reverse})
+    path = Path(source)
+    if not path.is_file():
+        raise _not_found(source, path)
+    return _load(path, {"f": forward, "g": reverse})
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the models inside the package."""
+    zoo = _zoo()
+    if not zoo.is_dir():
+        return ()
+    names = (entry.name for entry in zoo.iterdir())
+    return tuple(
+        sorted(n.removesuffix(".safetensors") for n in names if n.endswith(".safetensors"))
+    )
+
+
+def _zoo() -> Any:
+    return resources.files("deceptron") / "zoo"
+
+
+def _not_found(source: str | os.PathLike[str], path: Path) -> DeceptronError:
+    if path.is_dir():
+        return CheckpointError(f"load(source=...) must be a file; {path} is a folder")
+    if not isinstance(source, str) or path.suffix or len(path.parts) > 1:
+        return CheckpointError(f"load(source=...): there is no file {path}")
+    if not shipped():
+        return ConfigError(
+            f"unknown model {source!r}: no file has that name, and no model ships with this version"
+        )
+    return unknown_name("model", source, shipped())
+
+
+def _library_version() -> str:
+    try:
+        return metadata.version("deceptron")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _modules(f: nn.Module, g: nn.Module, wiener: nn.Module | None) -> dict[str, nn.Module]:
+    return {"f": f, "g": g} if wiener is None else {"f": f, "g": g, "wiener": wiener}
+
+
+def _describe(module: nn.Module) -> dict[str, Any]:
+    if is_registered(module):
+        assert isinstance(module, Network)
+        return {"kind": module.kind, "config": module.config()}
+    return {"kind": None, "class": f"{type(module).__module__}.{type(module).__qualname__}"}
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
+    document, tensors = _read(path)
+    try:
+        parts = {prefix: _part(tensors, prefix) for prefix in ("scaler", "bounds")}
+        modules = {
+            prefix: _module(path, prefix, description, given.get(prefix))
+            for prefix, description in document["modules"].items()
+        }
+        if not {"f", "g"} <= modules.keys() <= {"f", "g", "wiener"}:
+            raise CheckpointError(f"{path} names the modules {sorted(modules)}")
+        states = {prefix: _part(tensors, prefix) for prefix in modules}
+        if tensors:
+            raise CheckpointError(f"{path} holds tensors of no module: {_some(tensors)}")
+        for prefix, module in modules.items():
+            _check_fit(path, prefix, module, states[prefix], exact=given.get(prefix) is not None)
+        pair = Deceptron(
+            modules["f"],
+            modules["g"],
+            scaler=Scaler(parts["scaler"]["shift"], parts["scaler"]["scale"]),
+            bounds=_bounds(parts["bounds"]) if document["bounded"] else None,
+            x_shape=document["x_shape"],
+            y_shape=document["y_shape"],
+            name=document["name"],
+            wiener=modules.get("wiener"),
+            provenance=document["provenance"],
+        )
+    except CheckpointError:
+        raise
+    except (DeceptronError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(f"{path} does not describe a pair: {error!r}") from error
+    for prefix, module in modules.items():
+        # Assigning keeps the file's dtype; a module of the caller's keeps its own parameters.
+        module.load_state_dict(states[prefix], assign=given.get(prefix) is None)
+    return pair
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            header = file.metadata() or {}
+            # Cloned, so that the weights outlive changes to the file they were mapped from.
+            tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} {_diagnosis(path, error)}") from error
+    if _KEY not in header:
+        raise CheckpointError(f"{path} is a safetensors file, but not one that deceptron wrote")
+    try:
+        document = json.loads(header[_KEY])
+        known = document["format"] == FORMAT and isinstance(document["version"], int)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{path} has a damaged header: {error!r}") from error
+    if not known:
+        raise CheckpointError(f"{path} is not a file of format {FORMAT!r}")
+    if document["version"] > VERSION:
+        raise CheckpointError(
+            f"{path} has format version {document['version']}, written by deceptron "
+            f"{document.get('library', 'unknown')}; this is deceptron {_library_version()}, which "
+            f"reads up to version {VERSION}: upgrade it"
+        )
+    return document, tensors
+
+
+def _diagnosis(path: Path, error: Exception) -> str:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(16)
+        size = path.stat().st_size
+    except OSError as failure:
+        return f"cannot be read: {failure.strerror or failure}"
+    if start[:4] == b"PK\x03\x04":
+        return "is a zip archive, as torch.save writes; it holds a pickle, which is never loaded"
+    # A safetensors header of 640 bytes starts like a pickle, but has "{" after its length.
+    if start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and start[8:9] != b"{":
+        return "is a pickle, which is never loaded because it can run code"
+    if size < 8 or (start[8:9] in (b"{", b"") and int.from_bytes(start[:8], "little") < 2**27):
+        return f"is truncated or damaged ({size} bytes): {error}"
+    return f"is not a safetensors file: {error}"
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    keys = [key for key in tensors if key.startswith(f"{prefix}.")]
+    return {key.removeprefix(f"{prefix}."): tensors.pop(key) for key in keys}
+
+
+def _module(
+    path: Path, prefix: str, description: dict[str, Any], given: nn.Module | None
+) -> nn.Module:
+    if given is not None:
+        if not isinstance(given, nn.Module):
+            raise CheckpointError(f"{prefix} must load into an nn.Module; got {type(given)}")
+        return given
+    if description["kind"] is not None:
+        return build(description["kind"], description["config"])
+    argument = {"f": "forward", "g": "reverse"}.get(prefix)
+    remedy = f"pass load(..., {argument}=module)" if argument else "save the pair without it"
+    raise CheckpointError(
+        f"{path}: {prefix} is a {description['class']}, which this library cannot build: {remedy}"
+    )
+
+
+def _check_fit(
+    path: Path, prefix: str, module: nn.Module, state: dict[str, Tensor], *, exact: bool
+) -> None:
+    wanted = module.state_dict()
+    if missing := wanted.keys() - state.keys():
+        raise CheckpointError(f"{path} lacks weights of {prefix}: {_some(missing)}")
+    if extra := state.keys() - wanted.keys():
+        raise CheckpointError(f"{path} has weights that {prefix} does not: {_some(extra)}")
+    for key, value in state.items():
+        if value.shape != wanted[key].shape:
+            raise CheckpointError(
+                f"{path}: {prefix}.{key} must have shape {tuple(wanted[key].shape)}; "
+                f"got {tuple(value.shape)}"
+            )
+        if exact and value.dtype != wanted[key].dtype:
+            raise CheckpointError(
+                f"{path}: {prefix}.{key} is {value.dtype}, the module's is {wanted[key].dtype}: "
+                "bring the module to the file's dtype with .to(...) first"
+            )
+
+
+def _bounds(sides: dict[str, Tensor]) -> tuple[float | Tensor, float | Tensor]:
+    low, high = (sides[s] if sides[s].ndim else float(sides[s]) for s in ("low", "high"))
+    return low, high
+
+
+def _some(keys: Any) -> str:
+    names = sorted(keys)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

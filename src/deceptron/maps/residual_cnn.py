@@ -1,0 +1,125 @@
+"""Residual convolutional maps of fields in one, two or three dimensions, as the paper uses them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from deceptron.core import ConfigError, ShapeError
+from deceptron.core.checks import check_choice, check_count
+from deceptron.maps.network import Network, check_shape, kaiming_uniform, register
+from deceptron.maps.network import activation as make_activation
+
+_CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
+    1: nn.Conv1d,
+    2: nn.Conv2d,
+    3: nn.Conv3d,
+}
+
+
+@register("residual-cnn")
+class ResidualCNN(Network):
+    """Entry convolution, ``blocks`` residual blocks, exit convolution; 3^d kernels throughout.
+
+    A block is ``h <- act(h + conv(act(conv(h))))``. Fields need no channel axis: with
+    ``dimensions=2`` both ``(32, 32)`` and ``(2, 32, 32)`` are fields of size 32 x 32, with one and
+    with two channels. ``padding`` is ``"zeros"`` or, for periodic problems, ``"circular"``.
+    """
+
+    def __init__(
+        self,
+        in_shape: Sequence[int],
+        out_shape: Sequence[int],
+        *,
+        dimensions: int,
+        channels: int = 16,
+        blocks: int = 2,
+        padding: str = "zeros",
+        activation: str = "leaky_relu",
+        output_activation: str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_shape = check_shape("ResidualCNN(in_shape=...)", in_shape)
+        self.out_shape = check_shape("ResidualCNN(out_shape=...)", out_shape)
+        if dimensions not in _CONVOLUTIONS:
+            raise ConfigError(f"ResidualCNN(dimensions=...) must be 1, 2 or 3; got {dimensions!r}")
+        check_choice("ResidualCNN(padding=...)", padding, ("zeros", "circular"))
+        check_count("ResidualCNN(channels=...)", channels)
+        check_count("ResidualCNN(blocks=...)", blocks, low=0)
+        self.dimensions, self.channels, self.blocks = dimensions, channels, blocks
+        self.padding, self.activation = padding, activation
+        self.output_activation = output_activation
+        entering, self._grid = _split("in_shape", self.in_shape, dimensions)
+        leaving, out_grid = _split("out_shape", self.out_shape, dimensions)
+        if out_grid != self._grid:
+            raise ShapeError(
+                "ResidualCNN(in_shape=..., out_shape=...) must share their grid; "
+                f"got {self._grid} and {out_grid}"
+            )
+        # Measured on CPU: twice as fast in training with zero padding, no gain with circular.
+        self._channels_last = padding == "zeros" and dimensions > 1
+
+        def convolution(n: int, m: int) -> nn.Module:
+            return _convolution(dimensions, n, m, padding, generator)
+
+        self.entry = convolution(entering, channels)
+        self.first = nn.ModuleList(convolution(channels, channels) for _ in range(blocks))
+        self.second = nn.ModuleList(convolution(channels, channels) for _ in range(blocks))
+        self.exit = convolution(channels, leaving)
+        self.act = make_activation(activation)
+        self.out_act = make_activation(output_activation or "identity")
+
+    def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
+        """Map each row's field."""
+        self.check_rows(x)
+        h = self.entry(x.reshape(x.shape[0], -1, *self._grid))
+        if self._channels_last:
+            # Not contiguous(memory_format=...), which vmap does not support.
+            h = h.movedim(1, -1).contiguous().movedim(-1, 1)
+        h = self.act(h)
+        for first, second in zip(self.first, self.second, strict=True):
+            h = self.act(h + second(self.act(first(h))))
+        y: Tensor = self.out_act(self.exit(h))
+        return y.reshape(x.shape[0], *self.out_shape)
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments, as JSON values."""
+        return {
+            "in_shape": list(self.in_shape),
+            "out_shape": list(self.out_shape),
+            "dimensions": self.dimensions,
+            "channels": self.channels,
+            "blocks": self.blocks,
+            "padding": self.padding,
+            "activation": self.activation,
+            "output_activation": self.output_activation,
+        }
+
+
+def _split(name: str, shape: tuple[int, ...], dimensions: int) -> tuple[int, tuple[int, ...]]:
+    if len(shape) == dimensions:
+        return 1, shape
+    if len(shape) == dimensions + 1:
+        return shape[0], shape[1:]
+    raise ShapeError(
+        f"ResidualCNN({name}=...) must have {dimensions} axes, or one more for channels; "
+        f"got {shape}"
+    )
+
+
+def _convolution(
+    dimensions: int, n: int, m: int, padding: str, generator: torch.Generator | None
+) -> nn.Module:
+    layer = nn.utils.skip_init(
+        _CONVOLUTIONS[dimensions], n, m, kernel_size=3, padding=1, padding_mode=padding
+    )
+    # PyTorch's default for convolutions, which keeps the residual sums tame, with zero biases.
+    kaiming_uniform(layer.weight, slope=math.sqrt(5), generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
