@@ -152,6 +152,7 @@ class Spectrum(RowData):
     right: Float[Tensor, "B k n"]
     coefficients: Float[Tensor, "B k"]
     outside: Float[Tensor, " B"]  # |r|^2 outside the range of J
+    free: Float[Tensor, "B n"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ class Dense:
 
     def factor(self, model: Model, point: Point, box: Box | None) -> Spectrum:
         """n jvps and one SVD a row."""
-        jacobian = model.f_jacobian(point.x) * free_components(point, box)[:, None, :]
+        free = free_components(point, box)
+        jacobian = model.f_jacobian(point.x) * free[:, None, :]
         # LAPACK refuses NaN for the whole batch; such a row gets a zero step instead.
         usable = jacobian.isfinite().all((1, 2))
         left, values, right = torch.linalg.svd(
@@ -168,7 +170,7 @@ class Dense:
         )
         coefficients = (left.mT @ point.r[:, :, None])[:, :, 0]
         outside = (dot(point.r, point.r) - dot(coefficients, coefficients)).clamp_min(0)
-        return Spectrum(values, right, coefficients, outside)
+        return Spectrum(values, right, coefficients, outside, free)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
@@ -180,6 +182,8 @@ class Dense:
         floor = torch.finfo(values.dtype).eps * size * values[:, :1]
         nonzero = values > floor
         filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
-        step = -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0]
+        # The mask is exact where the SVD is zero only to round-off: a component that leaves its
+        # bound by 1e-17 would be free in the next iteration.
+        step = -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0] * factors.free
         left_over = (1 - values * filtered) * c
         return step, dot(left_over, left_over) + factors.outside

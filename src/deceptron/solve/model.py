@@ -178,7 +178,7 @@ class Model:
             raise ShapeError(
                 f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"
             )
-        return x.detach().reshape(y.shape[0], -1)
+        return x.reshape(y.shape[0], -1)
 
 
 def _pull_back(output: Tensor, leaf: Tensor, w: Tensor, *, retain: bool = False) -> Tensor:

@@ -15,12 +15,18 @@ from deceptron.solve.protocols import SearchState, Step
 from deceptron.solve.rows import dot
 
 
+def _round_off(loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """How far two evaluations of the same loss may differ."""
+    return 4 * torch.finfo(loss.dtype).eps * loss
+
+
 @dataclass(frozen=True)
 class Armijo:
     """Accept if phi(x + p) <= phi(x) + c <grad, p>; else shrink the scale.
 
-    ``require_descent`` also rejects a step with <grad, p> >= 0. Algorithm 1 of the paper does not
-    ask for that, so its acceptance may raise the loss a little; every other method does.
+    ``require_descent`` also rejects a step with <grad, p> >= 0, and forgives a rise within the
+    round-off of the loss, so that a row can reach its gradient tolerance. Algorithm 1 of the paper
+    has neither: its acceptance may raise the loss where the learned step does not descend.
     ``carry`` starts the next search at twice the scale that was last accepted instead of at
     ``initial_scale``, which a method without a natural scale (gradient descent) needs.
     """
@@ -59,9 +65,11 @@ class Armijo:
         self, point: Point, trial: Point, step: Step, state: SearchState
     ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
         """Sufficient decrease along the projected step."""
-        accept = trial.loss <= torch.add(point.loss, step.slope, alpha=self.sufficient_decrease)
+        allowed = torch.add(point.loss, step.slope, alpha=self.sufficient_decrease)
         if self.require_descent:
-            accept = accept & (step.slope < 0)
+            accept = (trial.loss <= allowed + _round_off(point.loss)) & (step.slope < 0)
+        else:
+            accept = trial.loss <= allowed
         if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
             return accept, self._fresh(point.loss), torch.zeros_like(accept)
         restart = 2 * state.scale if self.carry else self.initial_scale
@@ -112,9 +120,8 @@ class Wolfe:
         self, point: Point, trial: Point, step: Step, state: WolfeState
     ) -> tuple[Bool[Tensor, " B"], WolfeState, Bool[Tensor, " B"]]:
         """Bisect where Armijo fails, expand where the slope is still steep, else accept."""
-        enough = (trial.loss <= point.loss + self.sufficient_decrease * step.slope) & (
-            step.slope < 0
-        )
+        allowed = point.loss + self.sufficient_decrease * step.slope + _round_off(point.loss)
+        enough = (trial.loss <= allowed) & (step.slope < 0)
         flat = dot(trial.gradient, step.p) >= self.curvature * step.slope
         accept = enough & (flat | step.bent | (state.trials >= self.patience))
 
@@ -145,11 +152,13 @@ class AdaptiveDamping:
     """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
 
     ``relative_start`` is the first damping in units of |J|^2, which is estimated by the Rayleigh
-    quotient of J'J at the gradient (one jvp a row).
+    quotient of J'J at the gradient (one jvp a row). Nielsen eases the damping by at most 1/3 a
+    step; ``fastest_ease`` lets a nearly linear problem reach the undamped step sooner.
     """
 
     relative_start: float = 1e-3
     accept_ratio: float = 1e-4
+    fastest_ease: float = 0.03
     max_rejections: int = 30
 
     needs_trial_gradient = False
@@ -160,6 +169,9 @@ class AdaptiveDamping:
         )
         check_range(
             "AdaptiveDamping(accept_ratio=...)", self.accept_ratio, low=0, high=1, open_high=True
+        )
+        check_range(
+            "AdaptiveDamping(fastest_ease=...)", self.fastest_ease, low=0, high=1, open_low=True
         )
         check_count("AdaptiveDamping(max_rejections=...)", self.max_rejections)
 
@@ -185,9 +197,12 @@ class AdaptiveDamping:
         # The prediction is for the step before projection. Where the box bent it, use the bound
         # that the undamped model attains: a decrease of half the slope.
         predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
-        gain = (point.loss - trial.loss) / predicted
+        noise = _round_off(point.loss)
+        actual = point.loss - trial.loss
+        # Below round-off the ratio is noise over noise; then trust the model.
+        gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
         accept = (gain > self.accept_ratio) & (predicted > 0)
-        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp(1 / 3, 2.0)
+        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
         scale = torch.where(accept, eased, state.scale * state.growth)
         growth = torch.where(accept, 2.0, 2 * state.growth)
         give_up = ~accept & (state.trials >= self.max_rejections)
