@@ -56,13 +56,17 @@ def register(kind: str) -> Callable[[NetworkType], NetworkType]:
     def add(network: NetworkType) -> NetworkType:
         known = _KINDS.get(kind)
         # Reloading a module defines its classes anew; only another class is a clash.
-        if known is not None and known.__qualname__ != network.__qualname__:
-            raise ConfigError(f"register(kind={kind!r}) is taken by {known.__qualname__}")
+        if known is not None and _full_name(known) != _full_name(network):
+            raise ConfigError(f"register(kind={kind!r}) is taken by {_full_name(known)}")
         network.kind = kind
         _KINDS[kind] = network
         return network
 
     return add
+
+
+def _full_name(network: type[Network]) -> str:
+    return f"{network.__module__}.{network.__qualname__}"
 
 
 def kinds() -> tuple[str, ...]:

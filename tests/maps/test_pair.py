@@ -1,0 +1,76 @@
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.core import Pair
+from deceptron.maps import Wiener, cnn_pair, mlp_pair
+
+
+def test_any_two_modules_are_a_pair():
+    f, g = nn.Linear(3, 5), nn.Linear(5, 3)
+    pair = dc.Deceptron(forward=f, reverse=g)
+    assert isinstance(pair, Pair)
+    x = torch.rand(4, 3)
+    assert torch.equal(pair.f(x), f(x))
+    assert torch.equal(pair(x), f(x))
+    assert torch.equal(pair.g(f(x)), g(f(x)))
+    assert pair.scaler.is_identity
+    assert pair.bounds is None
+    assert pair.x_shape is None
+    assert pair.name is None
+
+
+def test_shapes_come_from_the_maps_that_know_them():
+    pair = cnn_pair((6, 6), (2, 6, 6), dimensions=2, channels=2)
+    assert (pair.x_shape, pair.y_shape) == ((6, 6), (2, 6, 6))
+    pair = dc.Deceptron(nn.Linear(3, 5), nn.Linear(5, 3), x_shape=(3,), y_shape=[5])
+    assert (pair.x_shape, pair.y_shape) == ((3,), (5,))
+
+
+def test_everything_follows_to():
+    low = torch.zeros(64)
+    wiener = Wiener.fit(torch.rand(9, 64), torch.rand(9, 64), ridge=1.0)
+    maps = mlp_pair()
+    pair = dc.Deceptron(
+        maps.f, maps.g, bounds=(low, 1.0), wiener=wiener, scaler=dc.Scaler(0.5, 2.0)
+    ).double()
+    assert pair.bounds[0].dtype == torch.float64
+    assert pair.bounds[1] == 1.0
+    assert pair.scaler.scale.dtype == torch.float64
+    y = pair.f(torch.rand(2, 64, dtype=torch.float64))
+    assert pair.wiener(y).dtype == pair.g(y).dtype == torch.float64
+    low += 1
+    assert not pair.bounds[0].any()
+
+
+def test_repr_names_the_pair():
+    assert "name='heat', x_shape=(3,)" in repr(
+        dc.Deceptron(nn.Identity(), nn.Identity(), name="heat", x_shape=(3,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"forward": torch.sin}, r"Deceptron\(forward=...\) must be an nn.Module; got builtin"),
+        ({"reverse": None}, r"Deceptron\(reverse=...\) must be an nn.Module; got NoneType"),
+        ({"wiener": 3}, r"Deceptron\(wiener=...\) must be an nn.Module; got int"),
+        ({"scaler": 2.0}, r"Deceptron\(scaler=...\) must be a Scaler; got float"),
+        ({"bounds": (1.0, 0.0)}, "low <= high"),
+        ({"bounds": (float("nan"), 0.0)}, "bounds must not contain NaN"),
+        ({"bounds": 3}, r"bounds must be a pair \(low, high\); got 3"),
+        ({"bounds": (torch.zeros(3), torch.ones(4))}, "bounds must have shapes that fit"),
+        ({"bounds": (torch.zeros(5), 1.0), "x_shape": (3,)}, "bounds must broadcast"),
+        ({"x_shape": (3, -1)}, r"Deceptron\(x_shape=...\) must hold .* got \(3, -1\)"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    arguments = {"forward": nn.Linear(3, 3), "reverse": nn.Linear(3, 3), **options}
+    with pytest.raises(dc.DeceptronError, match=message):
+        dc.Deceptron(**arguments)
+
+
+def test_maps_that_do_not_fit_each_other_are_refused():
+    with pytest.raises(dc.ShapeError, match=r"x_shape.*MLP.out_shape is \(8,\); got \(4,\)"):
+        dc.Deceptron(mlp_pair(4).f, mlp_pair(8).g)
