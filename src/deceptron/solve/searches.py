@@ -1,4 +1,4 @@
-"""Armijo backtracking, Wolfe bisection and adaptive damping, each row on its own."""
+"""Armijo backtracking, Wolfe bracketing and adaptive damping, each row on its own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Armijo:
 
 @dataclass(frozen=True)
 class WolfeState(SearchState):
-    """The bracket of the bisection: ``low`` satisfies Armijo; ``high``, if finite, does not."""
+    """The bracket: ``low`` satisfies Armijo; ``high``, if finite, does not."""
 
     low: Float[Tensor, " B"]
     high: Float[Tensor, " B"]
@@ -88,7 +88,7 @@ class WolfeState(SearchState):
 
 @dataclass(frozen=True)
 class Wolfe:
-    """Weak Wolfe conditions by bracketing and bisection; keeps s'y > 0 for quasi-Newton updates.
+    """Weak Wolfe conditions by bracketing; they keep s'y > 0 for quasi-Newton updates.
 
     A step that the box has bent is accepted on sufficient decrease alone, because the slope along
     the unprojected direction says nothing there; so is any step after ``patience`` trials.
@@ -96,7 +96,7 @@ class Wolfe:
 
     sufficient_decrease: float = 1e-4
     curvature: float = 0.9
-    expand: float = 4.0
+    expand: float = 10.0
     patience: int = 12
     max_trials: int = 30
 
@@ -108,7 +108,7 @@ class Wolfe:
         check_range(
             "Wolfe(sufficient_decrease=...)", c1, low=0, high=c2, open_low=True, open_high=True
         )
-        check_range("Wolfe(expand=...)", self.expand, low=1, open_low=True)
+        check_range("Wolfe(expand=...)", self.expand, low=2)
         check_count("Wolfe(patience=...)", self.patience)
         check_count("Wolfe(max_trials=...)", self.max_trials)
 
@@ -119,7 +119,7 @@ class Wolfe:
     def judge(
         self, point: Point, trial: Point, step: Step, state: WolfeState
     ) -> tuple[Bool[Tensor, " B"], WolfeState, Bool[Tensor, " B"]]:
-        """Bisect where Armijo fails, expand where the slope is still steep, else accept."""
+        """Shorten where Armijo fails, lengthen where the slope is still steep, else accept."""
         allowed = point.loss + self.sufficient_decrease * step.slope + _round_off(point.loss)
         enough = (trial.loss <= allowed) & (step.slope < 0)
         flat = dot(trial.gradient, step.p) >= self.curvature * step.slope
@@ -127,11 +127,33 @@ class Wolfe:
 
         low = torch.where(enough, state.scale, state.low)
         high = torch.where(enough, state.high, state.scale)
-        inside = high.isfinite()
-        scale = torch.where(inside, 0.5 * (low + torch.where(inside, high, 0)), self.expand * low)
+        scale = self._next_scale(point, trial, step, state.scale, enough, low, high)
         onward = WolfeState(scale, state.trials + 1, low, high)
         give_up = ~accept & (onward.trials >= self.max_trials)
         return accept, _fresh_bracket(scale).where(accept, onward), give_up
+
+    def _next_scale(
+        self,
+        point: Point,
+        trial: Point,
+        step: Step,
+        scale: Float[Tensor, " B"],
+        enough: Bool[Tensor, " B"],
+        low: Float[Tensor, " B"],
+        high: Float[Tensor, " B"],
+    ) -> Float[Tensor, " B"]:
+        """Where a quadratic through what is known has its minimum, kept well inside the bracket."""
+        rise = trial.loss - point.loss
+        secant = step.slope / (step.slope - dot(trial.gradient, step.p))
+        parabola = step.slope / (2 * (step.slope - rise))
+        guess = scale * torch.where(enough, secant, parabola)
+        inside = high.isfinite()
+        width = torch.where(inside, high - low, 0.0)
+        nearest = torch.where(inside, low + 0.1 * width, 2 * low)
+        farthest = torch.where(inside, low + 0.9 * width, self.expand * low)
+        middle = torch.where(inside, low + 0.5 * width, self.expand * low)
+        guess = torch.where(guess.isfinite() & (guess > 0), guess, middle)
+        return guess.clamp(nearest, farthest)
 
 
 def _fresh_bracket(like: Float[Tensor, " B"]) -> WolfeState:

@@ -1,0 +1,78 @@
+"""Boxes, scalers and derivatives: the small things everything else stands on."""
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.core import Box
+from deceptron.core.differentiate import dense_jacobian, jvp
+
+
+def test_projection_by_numbers_and_by_tensors_agrees():
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64).reshape(2, 6)
+    like = x
+    numbers = Box.parse((-1.0, 0.5), (6,), like)
+    tensors = Box.parse((torch.full((6,), -1.0), torch.tensor([0.5])), (6,), like)
+    torch.testing.assert_close(numbers.project(x), tensors.project(x))
+    assert numbers.project(x).min() == -1
+    assert numbers.project(x).max() == 0.5
+
+
+def test_a_one_sided_box_is_allowed():
+    box = Box.parse((0.0, float("inf")), (3,), torch.zeros(1))
+    assert box.project(torch.tensor([[-1.0, 2.0, 1e9]])).tolist() == [[0.0, 2.0, 1e9]]
+
+
+def test_free_components_are_those_a_descent_step_may_move():
+    box = Box(0.0, 1.0)
+    x = torch.tensor([[0.0, 0.0, 0.5, 1.0, 1.0]])
+    gradient = torch.tensor([[1.0, -1.0, 1.0, 1.0, -1.0]])
+    assert box.free(x, gradient).tolist() == [[False, True, True, True, False]]
+
+
+@pytest.mark.parametrize(("per", "shape"), [("component", (2, 3, 4)), ("channel", (2, 1, 1))])
+def test_scaler_normalises_with_training_statistics(per, shape):
+    y = torch.randn(200, 2, 3, 4, dtype=torch.float64) * 3 + 5
+    scaler = dc.Scaler.fit(y, per=per)
+    assert tuple(scaler.scale.shape) == shape
+    z = scaler.normalise(y)
+    axes = (0,) if per == "component" else (0, 2, 3)
+    torch.testing.assert_close(z.mean(axes), torch.zeros_like(z.mean(axes)), atol=1e-12, rtol=0)
+    torch.testing.assert_close(z.square().mean(axes), torch.ones_like(z.mean(axes)))
+    torch.testing.assert_close(scaler.denormalise(z), y)
+
+
+def test_a_constant_component_does_not_explode():
+    y = torch.randn(50, 3)
+    y[:, 1] = 7.0
+    z = dc.Scaler.fit(y).normalise(y)
+    assert bool(z.isfinite().all())
+    assert float(z[:, 1].abs().max()) < 1
+
+
+def test_scaler_refuses_a_scale_that_cannot_divide():
+    with pytest.raises(dc.ConfigError, match="must be positive and finite"):
+        dc.Scaler(0.0, torch.tensor([1.0, 0.0]))
+
+
+def test_jvp_and_dense_jacobian_against_functorch():
+    weight = torch.randn(5, 4, dtype=torch.float64)
+
+    def f(x):
+        return torch.tanh(x.flatten(1) @ weight.T)
+
+    x = torch.randn(3, 2, 2, dtype=torch.float64)
+    v = torch.randn_like(x)
+    jacobian = dense_jacobian(f, x)
+    for row in range(3):
+        exact = torch.func.jacrev(lambda z: f(z[None])[0])(x[row]).reshape(5, 4)
+        torch.testing.assert_close(jacobian[row], exact)
+    value, tangent = jvp(f, x, v)
+    torch.testing.assert_close(value, f(x))
+    torch.testing.assert_close(tangent, torch.einsum("bmn,bn->bm", jacobian, v.flatten(1)))
+
+
+def test_a_map_that_ignores_its_input_has_a_zero_derivative():
+    x = torch.randn(3, 4)
+    _, tangent = jvp(lambda x: torch.ones(3, 2), x, torch.ones_like(x))
+    assert tangent.tolist() == [[0.0, 0.0]] * 3

@@ -1,0 +1,51 @@
+"""The result as people read it: repr, frame, and the error that raise_if_failed makes."""
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.core import Reason
+from tests.solve.pairs import invertible_pair
+
+
+def mixed() -> dc.Solution:
+    pair = invertible_pair()
+    generator = torch.Generator().manual_seed(0)
+    y = pair.f(torch.randn(6, 6, dtype=torch.float64, generator=generator))
+    y[2] = torch.nan
+    return dc.solve(pair, y, tolerance=0.05)
+
+
+def test_repr_is_short_and_counts_the_outcomes():
+    text = repr(mixed())
+    assert "5 converged, 1 nonfinite" in text
+    assert len(text) < 200
+
+
+def test_frame_has_a_line_per_instance():
+    solution = mixed()
+    frame = solution.frame()
+    assert len(frame) == 6
+    assert frame["status"].tolist() == ["CONVERGED"] * 2 + ["NONFINITE"] + ["CONVERGED"] * 3
+    assert frame.loc[2, "reason"] == "NONFINITE_OBSERVATION"
+    assert frame["f"].tolist() == solution.cost.f.tolist()
+    assert (frame["iterations"] == solution.iterations.numpy()).all()
+
+
+def test_raise_if_failed_names_rows_and_advice():
+    with pytest.raises(dc.SolveFailed, match=r"1 of 6 rows.*\n.*NONFINITE \(1; rows 2\): .*Check"):
+        mixed().raise_if_failed()
+    pair = invertible_pair()
+    good = dc.solve(pair, torch.zeros(2, 6, dtype=torch.float64), tolerance=0.05)
+    assert good.raise_if_failed() is good
+
+
+def test_every_status_has_advice_and_every_reason_a_status():
+    for status in dc.Status:
+        assert status.advice.endswith(".")
+    assert {reason.status for reason in Reason} == set(dc.Status)
+
+
+def test_evaluations_counts_all_kinds_alike():
+    cost = mixed().cost
+    assert (cost.evaluations == cost.f + cost.g + cost.jvp + cost.vjp).all()

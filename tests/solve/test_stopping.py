@@ -1,0 +1,161 @@
+"""Each stopping rule, its reason, its units, and what the history and callback show of it."""
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.core import Reason
+from tests.solve.pairs import TestPair, invertible_pair
+
+
+def observations(rows: int = 8, seed: int = 0):
+    pair = invertible_pair()
+    generator = torch.Generator().manual_seed(seed)
+    return pair, pair.f(torch.randn(rows, 6, dtype=torch.float64, generator=generator))
+
+
+@pytest.mark.parametrize("method", ["d-ipg", "gd", "gn", "lm", "l-bfgs"])
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"tolerance": 0.05}, Reason.TOLERANCE),
+        ({"relative_tolerance": 0.30}, Reason.RELATIVE_TOLERANCE),
+        ({"noise_std": 0.05}, Reason.DISCREPANCY),
+        ({"gradient_tolerance": 1e-2}, Reason.GRADIENT),
+        ({"max_iterations": 0}, Reason.DIRECT),
+    ],
+)
+def test_every_rule_fires_and_is_named(method, rule, reason):
+    pair, y = observations()
+    solution = dc.solve(pair, y, method=method, **rule)
+    assert solution.reason.tolist() == [reason] * len(y)
+    assert bool(solution.converged.all())
+    if "tolerance" in rule:
+        assert bool((solution.residual <= 0.05).all())
+    if "relative_tolerance" in rule:
+        assert bool((solution.relative_residual <= 0.30).all())
+    if "noise_std" in rule:
+        assert bool((solution.residual <= 1.1 * 0.05).all())
+    actual = (pair.f(solution.x) - y).square().mean(1).sqrt()
+    torch.testing.assert_close(solution.residual, actual, atol=1e-12, rtol=0)
+
+
+def test_a_rule_is_not_met_a_step_before_it_fires():
+    pair, y = observations()
+    solution = dc.solve(pair, y, tolerance=0.05)
+    history = solution.history
+    for row in range(len(y)):
+        last = int(solution.iterations[row]) - 1
+        assert float(history.residual[last, row]) <= 0.05
+        assert last == 0 or float(history.residual[last - 1, row]) > 0.05
+
+
+def test_the_step_limit_is_a_status_of_its_own():
+    pair, y = observations()
+    solution = dc.solve(pair, y, tolerance=1e-9, max_iterations=3)
+    assert solution.status.tolist() == [dc.Status.STEP_LIMIT] * len(y)
+    assert solution.iterations.tolist() == [3] * len(y)
+
+
+def test_observations_are_in_physical_units_and_residuals_in_normalised_ones():
+    pair, y = observations()
+    scaler = dc.Scaler(
+        torch.linspace(-1, 1, 6, dtype=torch.float64), torch.linspace(1, 9, 6, dtype=torch.float64)
+    )
+    plain = dc.solve(pair, y, max_iterations=4)
+    scaled_pair = TestPair(pair.forward_map, pair.reverse_map)
+    scaled_pair.scaler = scaler
+    scaled = dc.solve(scaled_pair, scaler.denormalise(y), max_iterations=4)
+    torch.testing.assert_close(scaled.x, plain.x, atol=1e-12, rtol=0)
+    torch.testing.assert_close(scaled.residual, plain.residual, atol=1e-12, rtol=0)
+    # forward= speaks physical units, like a simulator does.
+    through = dc.solve(
+        scaled_pair,
+        scaler.denormalise(y),
+        forward=lambda x: scaler.denormalise(pair.f(x)),
+        max_iterations=4,
+    )
+    torch.testing.assert_close(through.x, plain.x, atol=1e-12, rtol=0)
+
+
+def test_the_noise_level_is_converted_to_normalised_units():
+    pair, y = observations()
+    scaled_pair = TestPair(pair.forward_map, pair.reverse_map)
+    scaled_pair.scaler = dc.Scaler(0.0, torch.full((6,), 10.0, dtype=torch.float64))
+    solution = dc.solve(scaled_pair, 10 * y, noise_std=0.5, tau=1.0)
+    assert solution.reason.tolist() == [Reason.DISCREPANCY] * len(y)
+    assert bool((solution.residual <= 0.05).all())
+    assert float(solution.residual.max()) > 0.005  # and no further than it had to
+
+
+def test_forward_replaces_the_surrogate_in_the_objective():
+    pair, y = observations()
+    solution = dc.solve(pair, y, forward=lambda x: pair.f(x) + 0.25, method="gn", tolerance=1e-9)
+    torch.testing.assert_close(pair.f(solution.x) + 0.25, y, atol=1e-8, rtol=0)
+
+
+def test_the_callback_sees_every_pass_and_can_stop_the_run():
+    pair, y = observations()
+    passes = []
+
+    def watch(number, state):
+        passes.append((number, state.iterations.tolist(), state.rows.tolist()))
+        return number == 2
+
+    solution = dc.solve(pair, y, tolerance=1e-9, callback=watch)
+    assert [number for number, _, _ in passes] == [0, 1, 2]
+    assert passes[2][1] == [2] * len(y)
+    assert passes[0][2] == list(range(len(y)))
+    assert solution.status.tolist() == [dc.Status.INTERRUPTED] * len(y)
+    assert solution.reason.tolist() == [Reason.CALLBACK] * len(y)
+
+
+def test_the_callback_sees_rows_leave():
+    pair, y = observations()
+    left = {}
+
+    def watch(number, state):
+        for row, reason in zip(state.rows.tolist(), state.reason.tolist(), strict=True):
+            assert row not in left, "a row that is done must not come back"
+            if reason >= 0:
+                left[row] = reason
+
+    solution = dc.solve(pair, y, tolerance=0.05, callback=watch)
+    assert left == dict(enumerate(solution.reason.tolist()))
+
+
+def test_progress_is_shown_on_request(capsys):
+    pair, y = observations()
+    dc.solve(pair, y, tolerance=0.05, progress=True)
+    assert "8/8" in capsys.readouterr().out
+
+
+def test_history_tells_what_happened():
+    pair, y = observations()
+    solution = dc.solve(pair, y, max_iterations=5)
+    history = solution.history
+    assert history.residual.shape == (5, len(y))
+    assert history.rule_names(0) == ["published"] * 5
+    assert bool(history.accepted.all())
+    assert bool((history.cosine > 0).all() & (history.cosine <= 1 + 1e-12).all())
+    torch.testing.assert_close(history.residual[-1], solution.residual)
+    frame = history.frame()
+    assert len(frame) == 5 * len(y)
+    assert set(frame["rule"]) == {"published"}
+
+
+def test_a_stalled_row_shows_its_rejected_trials():
+    pair = invertible_pair()
+    y = pair.f(torch.randn(2, 6, dtype=torch.float64))
+    wrong = TestPair(pair.forward_map, torch.nn.Identity())
+    wrong.g = lambda rows: -50 * rows
+    solution = dc.solve(wrong, y)
+    assert solution.reason.tolist() == [Reason.NO_ACCEPTED_TRIAL] * 2
+    assert solution.history.accepted.tolist() == [[False, False]]
+    assert solution.history.trials.tolist() == [[9, 9]]  # a full step and eight backtracks
+    assert solution.history.step_size.tolist() == [[2.0**-8, 2.0**-8]]
+
+
+def test_history_can_be_switched_off():
+    pair, y = observations()
+    assert dc.solve(pair, y, max_iterations=2, history=False).history is None
