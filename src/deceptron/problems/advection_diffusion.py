@@ -85,6 +85,7 @@ class AdvectionDiffusion2D(SampledProblem[BlobFamily]):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("grid", self.grid, low=4)
         if self.grid < 2 * self.latents.modes:
             raise ConfigError(
@@ -96,7 +97,6 @@ class AdvectionDiffusion2D(SampledProblem[BlobFamily]):
         check_range("saturation", self.saturation, low=0.0, open_low=True, high=math.inf)
         if len(self.velocity) != 2 or not all(math.isfinite(v) for v in self.velocity):
             raise ConfigError(f"velocity must be two finite numbers; got {self.velocity!r}")
-        super().__post_init__()
 
     @property
     def x_shape(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, discs, normal, present, uniform
 from deceptron.problems.grids import periodic_points, time_steps, wavenumbers
+from deceptron.problems.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +80,11 @@ class AllenCahn2D(SampledProblem[DiscFamily]):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("grid", self.grid, low=4)
         for name in ("epsilon", "time", "dt"):
             check_range(name, getattr(self, name), low=0.0, open_low=True, high=math.inf)
         self._steps()
-        super().__post_init__()
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -111,9 +112,12 @@ class AllenCahn2D(SampledProblem[DiscFamily]):
         _, dt = self._steps()
         k1, k2 = wavenumbers(self.grid, u.dtype, u.device)
         damping = 1 / (1 + dt * (2 * math.pi * self.epsilon) ** 2 * (k1**2 + k2**2))
+
+        def diffuse(field: Tensor) -> Tensor:
+            return torch.fft.irfft2(torch.fft.rfft2(field) * damping, s=(self.grid, self.grid))
+
         for _ in range(steps):
-            modes = torch.fft.rfft2(u + dt * (u - u**3))
-            u = torch.fft.irfft2(modes * damping, s=(self.grid, self.grid))
+            u = linear(diffuse, torch.add(u, u - u**3, alpha=dt))
         return u
 
     def _simulate(self, x: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Problem(ABC):
     extreme_count: int = 300
     scaling: Literal["component", "channel"] = "channel"
     checks: bool = True
-    differentiable: bool = True
+    differentiable: bool = field(default=True, init=False, repr=False)
     equation: str = field(default="", repr=False)
     paper: str = field(default="", repr=False)
 
@@ -191,11 +191,12 @@ class SampledProblem(Problem, Generic[F]):
     extreme: F
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_count("grid", self.grid, low=2)
         kind = type(type(self).__dataclass_fields__["latents"].default)
         for name in ("latents", "shifted", "extreme"):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
+        super().__post_init__()
 
     def noise_factor(self, family: str) -> float:
         """What the noise of this family's test set is multiplied by."""

@@ -18,6 +18,7 @@ from deceptron.problems.base import Problem
 class CustomProblem(Problem):
     """Made by ``define``; ``differentiable=False`` cuts the simulator out of every derivative."""
 
+    differentiable: bool = True
     simulator: Callable[[Tensor], Any]
     sampler: Callable[[int, Generator], Any]
     latent_shape: tuple[int, ...]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Generator, Tensor
 
-from deceptron.core.checks import check_count, check_range
+from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.elliptic import face_transmissibilities, solve_elliptic
@@ -64,7 +64,7 @@ class Darcy2D(SampledProblem[RockFamily]):
     extreme: RockFamily = RockFamily(length=0.07, gain=5.0, noise_factor=3.0)
 
     def __post_init__(self) -> None:
-        check_count("grid", self.grid, low=2)
+        super().__post_init__()
         if self.grid * self.latents.length < 1:
             raise ConfigError(
                 f"grid must be at least {math.ceil(1 / self.latents.length)}, a cell per "
@@ -72,7 +72,6 @@ class Darcy2D(SampledProblem[RockFamily]):
             )
         check_range("lowest", self.lowest, low=0.0, open_low=True)
         check_range("highest", self.highest, low=self.lowest, open_low=True, high=math.inf)
-        super().__post_init__()
 
     @property
     def x_shape(self) -> tuple[int, ...]:

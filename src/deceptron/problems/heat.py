@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -52,11 +53,9 @@ def semigroup(
 
 @dataclass(frozen=True, kw_only=True)
 class Heat(SampledProblem[ModeFamily]):
-    """u_t = diffusivity * Laplacian(u), u = 0 on the boundary, seen by a blurred, bent sensor.
+    """u_t = diffusivity * Laplacian(u), u = 0 on the boundary, seen by a mixing, bent sensor.
 
-    ``z = (1 - blur) u(T) + blur * stencil(u(T))`` and
-    ``y = z + cubic * z^3 + sine * sin(frequency * z)``; the stencil holds ``blur_centre`` and 1 at
-    the 2d neighbours, divided by their sum, with zeros outside the domain.
+    ``y = z + cubic * z^3 + sine * sin(frequency * z)`` with z a local mean of u(T).
     """
 
     dimension: int
@@ -65,12 +64,10 @@ class Heat(SampledProblem[ModeFamily]):
     cubic: float
     sine: float
     frequency: float
-    blur: float = 0.0
-    blur_centre: float = 0.0
     scaling: Literal["component", "channel"] = "component"
 
     def __post_init__(self) -> None:
-        check_count("grid", self.grid, low=2)
+        super().__post_init__()
         if self.grid < self.latents.modes:
             raise ConfigError(
                 f"grid must be at least {self.latents.modes}, the sine modes per axis of the "
@@ -78,8 +75,6 @@ class Heat(SampledProblem[ModeFamily]):
             )
         check_range("diffusivity", self.diffusivity, low=0.0, open_low=True, high=math.inf)
         check_range("time", self.time, low=0.0, high=math.inf)
-        check_range("blur", self.blur, low=0.0, high=1.0)
-        super().__post_init__()
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -102,10 +97,8 @@ class Heat(SampledProblem[ModeFamily]):
         z = self._mix(self.evolve(x))
         return z + self.cubic * z**3 + self.sine * torch.sin(self.frequency * z)
 
-    def _mix(self, u: Tensor) -> Tensor:
-        total = self.blur_centre + 2 * self.dimension
-        stencil = (self.blur_centre * u + neighbour_sum(u, self.dimension)) / total
-        return (1 - self.blur) * u + self.blur * stencil
+    @abstractmethod
+    def _mix(self, u: Tensor) -> Tensor: ...
 
     def _draw(self, generator: Generator, family: ModeFamily) -> Tensor:
         axes = self.dimension
@@ -126,3 +119,25 @@ class Heat(SampledProblem[ModeFamily]):
                 amplitudes=uniform(generator, *family.bump_amplitude, family.bumps),
             )
         return min_max(field).reshape(-1, *self.x_shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlurredHeat(Heat):
+    """``z = (1 - blur) u(T) + blur * stencil(u(T))``.
+
+    The stencil holds ``blur_centre`` and 1 at the 2d neighbours, divided by their sum, with zeros
+    outside the domain.
+    """
+
+    blur: float
+    blur_centre: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("blur", self.blur, low=0.0, high=1.0)
+        check_range("blur_centre", self.blur_centre, low=0.0, high=math.inf, open_high=True)
+
+    def _mix(self, u: Tensor) -> Tensor:
+        total = self.blur_centre + 2 * self.dimension
+        stencil = (self.blur_centre * u + neighbour_sum(u, self.dimension)) / total
+        return (1 - self.blur) * u + self.blur * stencil

@@ -65,8 +65,8 @@ class Heat1D(Heat):
     extreme: ModeFamily = ModeFamily(modes=24, decay=0.0, noise_factor=3.0)
 
     def __post_init__(self) -> None:
-        check_range("mixing", self.mixing, low=0.0, high=float("inf"), open_high=True)
         super().__post_init__()
+        check_range("mixing", self.mixing, low=0.0, high=float("inf"), open_high=True)
 
     def _mix(self, u: Tensor) -> Tensor:
         return u @ neighbour_mixing(self.grid, self.mixing, u.dtype, u.device).mT

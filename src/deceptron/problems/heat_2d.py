@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from deceptron.problems.heat import Heat, ModeFamily
+from deceptron.problems.heat import BlurredHeat, ModeFamily
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heat2D(Heat):
+class Heat2D(BlurredHeat):
     """u_t = 0.1 Laplacian(u) on the unit square, u = 0 at its edge; y = z + 0.03 z^3 + 0.01 sin 2z.
 
     z = 0.97 u(0.012) + 0.03 blur(u(0.012)), the blur a five-point stencil (centre 6, neighbours 1).

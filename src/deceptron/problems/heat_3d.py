@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from deceptron.problems.heat import Heat, ModeFamily
+from deceptron.problems.heat import BlurredHeat, ModeFamily
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heat3D(Heat):
+class Heat3D(BlurredHeat):
     """u_t = 0.10 Laplacian(u) on the unit cube, u = 0 on the edge; y = z + 0.02 z^3 + 0.008 sin 2z.
 
     z = 0.975 u(0.012) + 0.025 blur(u(0.012)), the blur a seven-point stencil (centre 8,

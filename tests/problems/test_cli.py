@@ -1,0 +1,76 @@
+"""``deceptron problems``: a table, details, a picture, or one sentence about the mistake."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import deceptron as dc
+from deceptron import cli
+from deceptron.report import draw_problem
+from tests.problems.small import NAMES
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "argv", ["deceptron", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+def test_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "problems") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in NAMES)
+    assert "ω_t + u·∇ω = ν Δω" in text
+    assert "1x32x32" in text
+    assert "all numbers published" in text
+
+
+def test_details(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "problems", "navier-stokes-2d") == 0
+    text = capsys.readouterr().out
+    assert "viscosity" in text
+    assert "0.002" in text
+
+
+def test_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "heat.png"
+    assert run(monkeypatch, "problems", "heat-1d", "--show", str(target), "--count", "2") == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
+    assert [p.name for p in tmp_path.iterdir()] == ["heat.png"]
+
+
+@pytest.mark.parametrize("name", ["heat-3d", "navier-stokes-2d"])
+def test_pictures_of_other_shapes(name: str, tmp_path: Path) -> None:
+    path = draw_problem(dc.problems.get(name), tmp_path / "a.svg", count=1, family="extreme")
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("problems", "heat1d"), "error: unknown problem 'heat1d'. Did you mean 'heat-1d'?"),
+        (("problems", "heat-1d", "--show", "a.gif"), "path must end in one of .png"),
+        (("problems", "heat-1d", "--show", "/no/such/place/a.png"), "folder that exists"),
+        (("problems", "heat-1d", "--show", "a.png", "--count", "0"), "count must be an integer"),
+        (("problems", "heat-1d", "--show", "a.png", "--family", "x"), "family must be one of"),
+        (("problems", "--show", "a.png"), "--show needs the name of a problem"),
+        (("problem",), "No such command"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    arguments: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err

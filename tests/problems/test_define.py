@@ -1,0 +1,183 @@
+"""A user's own simulator is first class, and verify says what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor
+
+import deceptron as dc
+from deceptron.core.differentiate import jvp
+from tests.problems.small import generator
+
+MATRIX = torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 0.5]], dtype=torch.float64)
+
+
+def simulate(x: Tensor) -> Tensor:
+    return torch.tanh(x @ MATRIX.to(x).mT)
+
+
+def sample(count: int, generator: Generator) -> Tensor:
+    return torch.rand(count, 3, generator=generator, dtype=torch.float64)
+
+
+def define(**changes: Any) -> dc.problems.Problem:
+    arguments: dict[str, Any] = {
+        "simulate": simulate,
+        "sample": sample,
+        "bounds": (0.0, 1.0),
+        "noise_std": 0.01,
+        **changes,
+    }
+    return dc.problems.define("mine", **arguments)
+
+
+@pytest.fixture(autouse=True)
+def _clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+
+
+def test_a_defined_problem_does_what_the_built_in_ones_do() -> None:
+    problem = define(train_count=50, val_count=4, test_count=5)
+    assert (problem.x_shape, problem.y_shape) == ((3,), (2,))
+    assert dc.problems.get("mine") is problem
+    assert "mine" in dc.problems.names()
+    assert dc.problems.verify(problem, quiet=True).ok
+    data = problem.dataset(seed=3)
+    assert data.train.y.shape == (50, 2)
+    assert data.scaler.scale.shape == (2,)
+    assert problem.prior.mean.shape == (3,)
+    with pytest.raises(dc.ConfigError, match="no 'shifted' family"):
+        _ = data.shifted
+    wide = define(shifted=lambda count, g: 0.5 * sample(count, g))
+    assert wide.dataset(seed=3).shifted.x.max() <= 0.5
+
+
+def test_a_numpy_simulator_works_without_derivatives() -> None:
+    def numpy_simulate(x: Tensor) -> np.ndarray:
+        return np.tanh(x.numpy() @ MATRIX.numpy().T)
+
+    problem = define(simulate=numpy_simulate, differentiable=False, train_count=10)
+    report = dc.problems.verify(problem, quiet=True)
+    assert report.ok, str(report)
+    assert "derivatives" in report.skipped[0]
+    data = problem.dataset(seed=1)
+    torch.testing.assert_close(data.train.y, simulate(data.train.x))
+    x = data.val.x[:2].requires_grad_()
+    y = problem.simulate(x)
+    with pytest.raises(dc.ConfigError, match="'mine' was defined with differentiable=False"):
+        torch.autograd.grad(y.sum(), x)
+    with pytest.raises(dc.ConfigError, match="differentiable=False"):
+        jvp(problem.simulate, x.detach(), x.detach())
+
+
+def detached(x: Tensor) -> Tensor:
+    return simulate(x) + 0.3 * simulate(x).detach()
+
+
+def coupled(x: Tensor) -> Tensor:
+    return simulate(x) - 0.01 * x.mean()
+
+
+def half_precision(x: Tensor) -> Tensor:
+    return simulate(x).float()
+
+
+def undefined(x: Tensor) -> Tensor:
+    return torch.log(simulate(x) - 0.7)
+
+
+def noisy(x: Tensor) -> Tensor:
+    return simulate(x) + 0.01 * torch.rand(2, dtype=x.dtype)
+
+
+class WrongBackward(torch.autograd.Function):
+    """Right forwards, wrong backwards."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x**2
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0]
+
+    @staticmethod
+    def jvp(ctx: Any, v: Tensor) -> Tensor:
+        return 2 * ctx.saved_tensors[0] * v
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (detached, r"the jvp is wrong: the Taylor remainder falls like h\^1"),
+        (coupled, "rows are not independent"),
+        (half_precision, "it must keep the dtype"),
+        (undefined, "NaN or infinity"),
+        (noisy, "two calls differ"),
+        (lambda x: WrongBackward.apply(x), "the vjp is not the adjoint of the jvp"),
+    ],
+)
+def test_verify_names_what_is_wrong(
+    broken: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = dc.problems.verify(define(simulate=broken))
+    assert not report.ok
+    assert any(__import__("re").search(words, text) for text in report.problems), str(report)
+    assert "wrong:" in capsys.readouterr().out
+
+
+def test_verify_sees_samples_outside_the_bounds() -> None:
+    report = dc.problems.verify(define(bounds=(0.0, 0.5)), quiet=True)
+    assert any("sample leaves the bounds" in text for text in report.problems)
+
+
+def test_unbounded_and_tensor_bounds() -> None:
+    free = define(bounds=(-torch.inf, torch.inf))
+    assert dc.problems.verify(free, quiet=True).ok
+    sides = (torch.zeros(3), torch.tensor([1.0, 1.0, 2.0]))
+    assert dc.problems.verify(define(bounds=sides), quiet=True).ok
+    with pytest.raises(dc.ConfigError, match="x must lie in the box"):
+        define(bounds=sides).simulate(torch.tensor([[0.5, 1.5, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"simulate": 3}, "simulate must be a function"),
+        ({"sample": lambda count, g: torch.rand(2, 3, generator=g)}, r"must return 1 row"),
+        ({"sample": lambda count, g: None}, "must return a tensor"),
+        ({"simulate": lambda x: x.sum()}, "to one row"),
+        ({"bounds": (torch.nan, 1.0)}, "bounds must not contain NaN"),
+        ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and >= 0"),
+    ],
+)
+def test_bad_definitions(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(dc.DeceptronError, match=message):
+        define(**changes)
+
+
+def test_names_are_guarded() -> None:
+    with pytest.raises(dc.ConfigError, match="built-in"):
+        dc.problems.define(
+            "heat-1d", simulate=simulate, sample=sample, bounds=(0, 1), noise_std=0.1
+        )
+    define()
+    with pytest.raises(dc.ConfigError, match=r"defined by problems\.define"):
+        dc.problems.get("mine", noise_std=0.2)
+
+
+def test_noise_per_component() -> None:
+    problem = define(noise_std=torch.tensor([0.0, 0.5]))
+    y = torch.zeros(200, 2)
+    spread = problem.add_noise(y, generator=generator()).std(0)
+    assert float(spread[0]) == 0.0
+    assert float(spread[1]) == pytest.approx(0.5, rel=0.2)
