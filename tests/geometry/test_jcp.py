@@ -3,7 +3,12 @@ import torch
 from torch import nn
 
 import deceptron as dc
-from deceptron.geometry import draw_probes, probe_defects
+from deceptron.geometry import (
+    LocalGeometry,
+    draw_probes,
+    first_order_remainder,
+    probe_defects,
+)
 from deceptron.maps import MLP, cnn_pair
 
 PAIRS = ["mlp", "mlp-smooth", "cnn-1d", "cnn-2d", "cnn-2d-circular", "cnn-3d"]
@@ -155,6 +160,24 @@ def test_the_same_seed_gives_the_same_bits():
     )
     assert torch.equal(a, b)
     assert not torch.equal(a, c)
+
+
+def test_inference_mode_changes_nothing():
+    # Inside it PyTorch's dual numbers lose their tangents; the defect would read as 1.
+    pair, x = make("cnn-2d")
+    target = pair.f(x).detach() + 1
+
+    def values():
+        inference = dc.rjcp(pair, x, generator=torch.Generator().manual_seed(0))
+        remainder = first_order_remainder(pair, x, target)
+        return inference, LocalGeometry.at(pair, x, target).jacobian, remainder
+
+    outside = values()
+    with torch.inference_mode():
+        x, target = x.clone(), target.clone()
+        inside = values()
+    for a, b in zip(outside, inside, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_a_reverse_map_that_is_zero_scores_one():

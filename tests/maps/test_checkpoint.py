@@ -153,6 +153,9 @@ def test_headers_that_start_like_a_pickle_load(tmp_path):
         if start[:1] == b"\x80":
             starts.add(start)
             assert_same(dc.load(path), pair)
+            path.write_bytes(path.read_bytes()[:-1])
+            with pytest.raises(dc.CheckpointError, match="truncated"):
+                dc.load(path)
     assert starts & {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}
 
 

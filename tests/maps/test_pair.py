@@ -40,6 +40,11 @@ def test_everything_follows_to():
     assert pair.scaler.scale.dtype == torch.float64
     y = pair.f(torch.rand(2, 64, dtype=torch.float64))
     assert pair.wiener(y).dtype == pair.g(y).dtype == torch.float64
+
+
+def test_bounds_are_copied():
+    low = torch.zeros(3)
+    pair = dc.Deceptron(nn.Identity(), nn.Identity(), bounds=(low, 1.0))
     low += 1
     assert not pair.bounds[0].any()
 
