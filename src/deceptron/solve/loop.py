@@ -100,17 +100,20 @@ class Loop:
         return self.outcome
 
     def _start(self, x0: Tensor, target: Tensor) -> None:
+        """Evaluate the rows that can be evaluated; a simulator may refuse NaN for all of them."""
         counts = torch.zeros(len(x0), dtype=torch.int64, device=x0.device)
         unknown = torch.full_like(x0[:, 0], float("nan"))
+        observed = (target.abs() < torch.inf).all(1)
+        usable = (observed & (x0.abs() < torch.inf).all(1)).nonzero().flatten()
+        bad = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
         self.outcome = Outcome(
             x=x0.clone(),
             loss=unknown.clone(),
             first_loss=unknown.clone(),
             iterations=counts.clone(),
-            reason=torch.full_like(counts, Reason.NONFINITE_OBSERVATION),
+            reason=bad,
             cost={kind: self.model.tally.counts(kind) for kind in KINDS},
         )
-        usable = (target.abs() < torch.inf).all(1).nonzero().flatten()
         self.model.tally.keep(usable)
         self.live = _Live(
             row=usable,
@@ -125,7 +128,7 @@ class Loop:
         trial = self.model.evaluate(x0[usable], self.live.target)
         self.point = trial.point
         self.live = replace(self.live, first_loss=self.point.loss)
-        finite = self.point.loss.isfinite() & self.point.x.isfinite().all(1)
+        finite = self.point.loss.isfinite()
         reason = _mark(None, ~finite, Reason.NONFINITE_START)
         reason = self._settle(0, trial, finite, reason)
         if self.stopping.gradient_tolerance is not None and self.point.gradient.numel():
@@ -143,14 +146,19 @@ class Loop:
         if self.box is not None:
             x = self.box.project(x)
             p = x - point.x
+        slope = dot(point.gradient, p)
+        if not bool((slope.abs() < torch.inf).all()):
+            # A step that is not finite is not evaluated (a simulator may refuse it, for everyone);
+            # its slope of NaN fails every test a search makes.
+            finite = slope.isfinite()
+            x = torch.where(finite[:, None], x, point.x)
+            slope = torch.where(finite, slope, torch.nan)
         trial = model.evaluate(x, live.target)
         if self.search.needs_trial_gradient:
             gradient = model.gradient(trial)
             trial = replace(trial, point=replace(trial.point, gradient=gradient))
-        step = Step(p, dot(point.gradient, p), proposal)
+        step = Step(p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
-        # A NaN loss or slope has failed every comparison; an infinite step must fail as well.
-        accept = accept & (step.slope < torch.inf)
 
         reason = None
         if bool(accept.all()):
@@ -161,7 +169,7 @@ class Loop:
             if trial.point.gradient.numel() == 0:
                 trial = replace(trial, point=replace(trial.point, gradient=point.gradient))
             self.point = trial.point.where(accept, point)
-            sane = trial.point.loss.isfinite() & step.slope.isfinite() | live.finite_trial
+            sane = (trial.point.loss.isfinite() & slope.isfinite()) | live.finite_trial
             iterations = live.iterations + accept
             self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
             reason = _mark(reason, give_up & sane, Reason.NO_ACCEPTED_TRIAL)
