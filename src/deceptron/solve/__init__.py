@@ -4,5 +4,6 @@ from deceptron.solve import methods
 from deceptron.solve.api import solve
 from deceptron.solve.loop import Snapshot
 from deceptron.solve.methods import Method
+from deceptron.solve.stream import FileSummary, solve_file
 
-__all__ = ["Method", "Snapshot", "methods", "solve"]
+__all__ = ["FileSummary", "Method", "Snapshot", "methods", "solve", "solve_file"]

@@ -1,0 +1,156 @@
+"""Files of observations: every format, chunk by chunk, resumed after a kill, refused when wrong."""
+
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.solve import solve_file
+from tests.solve.pairs import fitted_mlp_pair
+
+# Few iterations: after many, x_t equals g(y*) to round-off, and round-off decides what stalls.
+SOLVE = {"tolerance": 0.02, "bounds": (0.0, 1.0), "max_iterations": 20}
+SETTINGS = SOLVE | {"dtype": torch.float64}
+
+
+@pytest.fixture(scope="module")
+def instance():
+    pair = fitted_mlp_pair()
+    generator = torch.Generator().manual_seed(0)
+    y = pair.f(torch.rand(53, 8, dtype=torch.float64, generator=generator))
+    expected = dc.solve(pair, y, **SOLVE)
+    return pair, y.numpy(), expected
+
+
+def write(path, y):
+    if path.suffix == ".npy":
+        np.save(path, y)
+    elif path.suffix == ".npz":
+        np.savez(path, other=y[:2], y=y)
+    else:
+        with h5py.File(path, "w") as file:
+            file["y"] = y
+
+
+def read(path):
+    if path.suffix == ".npy":
+        return {"x": np.load(path)}
+    if path.suffix == ".npz":
+        return dict(np.load(path))
+    with h5py.File(path) as file:
+        return {key: file[key][:] for key in file}
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".h5"])
+@pytest.mark.parametrize("chunk_rows", [7, 53, 1000])
+def test_a_file_gives_what_one_batch_gives(tmp_path, instance, kind, chunk_rows):
+    pair, y, expected = instance
+    source, result = tmp_path / f"y{kind}", tmp_path / f"x{kind}"
+    write(source, y)
+    seen = []
+    summary = solve_file(
+        pair,
+        source,
+        result,
+        chunk_rows=chunk_rows,
+        on_chunk=lambda done, rows: seen.append((done, rows)),
+        **SETTINGS,
+    )
+    columns = read(result)
+    np.testing.assert_allclose(columns["x"], expected.x.numpy(), atol=1e-12)
+    if kind != ".npy":
+        assert columns["status"].tolist() == expected.status.tolist()
+        assert columns["iterations"].tolist() == expected.iterations.tolist()
+        np.testing.assert_allclose(columns["residual"], expected.residual.numpy(), atol=1e-12)
+    assert seen[-1] == (53, 53)
+    assert summary.rows == sum(summary.statuses.values()) == 53
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([source.name, result.name])
+
+
+def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):
+    pair, y, expected = instance
+    np.savez_compressed(tmp_path / "y.npz", measurements=y)
+    solve_file(pair, tmp_path / "y.npz", tmp_path / "x.npy", chunk_rows=10, **SETTINGS)
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected.x.numpy(), atol=1e-12)
+
+
+def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):
+    pair, y, expected = instance
+    source, result = tmp_path / "y.npy", tmp_path / "x.npz"
+    np.save(source, y)
+
+    def crash(done, rows):
+        if done >= 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_file(pair, source, result, chunk_rows=10, on_chunk=crash, **SETTINGS)
+    assert not result.exists()
+    (tmp_path / "x.npz.parts" / ".000000000030.npz.partial").write_bytes(b"half a chunk")
+    summary = solve_file(pair, source, result, chunk_rows=10, **SETTINGS)
+    assert summary.resumed == 30
+    np.testing.assert_allclose(np.load(result)["x"], expected.x.numpy(), atol=1e-12)
+
+
+def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance):
+    pair, y, _ = instance
+    source, result = tmp_path / "y.npy", tmp_path / "x.npz"
+    np.save(source, y)
+
+    def crash(done, rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_file(pair, source, result, chunk_rows=10, on_chunk=crash, **SETTINGS)
+    with pytest.raises(dc.ConfigError, match=r"parts of another run \(settings differ\)"):
+        solve_file(pair, source, result, chunk_rows=10, **(SETTINGS | {"tolerance": 0.5}))
+
+
+def test_what_is_there_is_not_overwritten_by_accident(tmp_path, instance):
+    pair, y, _ = instance
+    source, result = tmp_path / "y.npy", tmp_path / "x.npy"
+    np.save(source, y)
+    result.write_bytes(b"precious")
+    with pytest.raises(dc.ConfigError, match="exists already"):
+        solve_file(pair, source, result, **SETTINGS)
+    assert result.read_bytes() == b"precious"
+    solve_file(pair, source, result, overwrite=True, **SETTINGS)
+    assert np.load(result).shape == (53, 8)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda p: np.save(p / "y.npy", np.zeros((3, 8), dtype=object)), dc.ConfigError, "objects"),
+        (lambda p: np.save(p / "y.npy", np.zeros((3, 8), dtype="U2")), dc.ShapeError, "numbers"),
+        (lambda p: np.save(p / "y.npy", np.zeros((0, 8))), dc.ShapeError, "one or more rows"),
+        (lambda p: (p / "y.npy").write_bytes(b"\x93NUMPY"), dc.ConfigError, "cannot be read"),
+        (lambda p: None, dc.ConfigError, "there is no file"),
+    ],
+)
+def test_bad_observations_are_named(tmp_path, instance, make, error, words):
+    make(tmp_path)
+    with pytest.raises(error, match=words):
+        solve_file(instance[0], tmp_path / "y.npy", tmp_path / "x.npy", **SETTINGS)
+    assert not (tmp_path / "x.npy").exists()
+
+
+def test_other_refusals(tmp_path, instance):
+    pair, y, _ = instance
+    np.save(tmp_path / "y.npy", y)
+    with pytest.raises(dc.ConfigError, match=r"observations must end in \.npy"):
+        solve_file(pair, tmp_path / "y.csv", tmp_path / "x.npy")
+    with pytest.raises(dc.ConfigError, match="result must lie in a folder that exists"):
+        solve_file(pair, tmp_path / "y.npy", tmp_path / "no" / "x.npy")
+    with zipfile.ZipFile(tmp_path / "two.npz", "w") as archive:
+        archive.writestr("a.npy", b"")
+        archive.writestr("b.npy", b"")
+    with pytest.raises(dc.ConfigError, match=r"has no array 'y'; it holds \['a', 'b'\]"):
+        solve_file(pair, tmp_path / "two.npz", tmp_path / "x.npy")
+    named = dc.Deceptron(pair.forward_map, pair.reverse_map, x_shape=(8,), y_shape=(8,))
+    np.save(tmp_path / "wide.npy", np.zeros((4, 9)))
+    with pytest.raises(dc.ShapeError, match=r"shape \(rows, 8\); got \(4, 9\)"):
+        solve_file(named, tmp_path / "wide.npy", tmp_path / "x.npy")
