@@ -1,0 +1,206 @@
+"""One stage, epoch by epoch: train, validate, select; its state can be saved after any epoch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deceptron.core.errors import DeceptronError
+from deceptron.train.objectives import Measured, Objective
+from deceptron.train.recipe import Recipe, Stage, learning_rate
+from deceptron.train.streams import stream
+
+Row = dict[str, Any]
+
+# Columns of metrics.csv: one line an epoch, empty where a stage has no such quantity.
+COLUMNS = (
+    "stage",
+    "epoch",
+    "loss",
+    "task",
+    "reconstruction",
+    "cycle",
+    "pairs",
+    "jcp",
+    "bias_tie",
+    "composition",
+    "val_task",
+    "val_reconstruction",
+    "val_pairs",
+    "rjcp",
+    "score",
+    "eligible",
+    "learning_rate",
+    "seconds",
+)
+
+
+class TrainingDiverged(DeceptronError, ArithmeticError):
+    """A loss became NaN or infinite; the message names the stage and the epoch."""
+
+
+@dataclass
+class StageState:
+    """What a stage knows after ``epoch`` epochs; ``best`` are weights, ``current`` are too."""
+
+    epoch: int
+    current: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    best: dict[str, Tensor]
+    best_epoch: int
+    best_score: float
+    best_measured: Measured
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the epochs so far."""
+        return sum(row["seconds"] for row in self.rows)
+
+
+class StageRun:
+    """Trains ``objective.module`` for one stage from where it stands or from a saved state."""
+
+    def __init__(
+        self,
+        name: str,
+        stage: Stage,
+        objective: Objective,
+        recipe: Recipe,
+        *,
+        row_count: int,
+        seed: int,
+        saved: StageState | None = None,
+    ) -> None:
+        self.name, self.stage, self._objective, self._recipe = name, stage, objective, recipe
+        self._row_count, self._seed = row_count, seed
+        self._parameters = [p for p in objective.module.parameters() if p.requires_grad]
+        self.epochs = stage.epochs if self._parameters else 0
+        self._optimiser: torch.optim.Adam | None = None
+        if self._parameters:
+            self._optimiser = torch.optim.Adam(
+                self._parameters,
+                lr=stage.learning_rate,
+                weight_decay=recipe.weight_decay,
+                fused=True,
+            )
+        self.state = self._begin() if saved is None else self._restore(saved)
+
+    def run(self, after_epoch: Callable[[StageState], None]) -> StageState:
+        """Do the epochs that are left; the module ends with the selected weights."""
+        while self.state.epoch < self.epochs:
+            self._epoch()
+            after_epoch(self.state)
+        self._objective.module.load_state_dict(self.state.best)
+        return self.state
+
+    def snapshot(self) -> StageState:
+        """The state with the current weights and Adam's moments filled in, for a checkpoint."""
+        self.state.current = self._objective.module.state_dict()
+        self.state.optimiser = {}
+        if self._optimiser is not None:
+            for index, entry in self._optimiser.state_dict()["state"].items():
+                for key, value in entry.items():
+                    self.state.optimiser[f"{index}.{key}"] = value
+        return self.state
+
+    def _begin(self) -> StageState:
+        measured = self._validate(0)
+        counts = self._recipe.start_counts and self._objective.eligible(measured)
+        return StageState(
+            epoch=0,
+            current={},
+            optimiser={},
+            best=self._copied(),
+            best_epoch=0,
+            best_score=self._objective.score(measured) if counts else math.inf,
+            best_measured=measured,
+        )
+
+    def _restore(self, saved: StageState) -> StageState:
+        self._objective.module.load_state_dict(saved.current)
+        if self._optimiser is not None and saved.optimiser:
+            entries: dict[int, dict[str, Tensor]] = {}
+            for name, value in saved.optimiser.items():
+                index, key = name.split(".", 1)
+                entries.setdefault(int(index), {})[key] = value
+            groups = self._optimiser.state_dict()["param_groups"]
+            self._optimiser.load_state_dict({"state": entries, "param_groups": groups})
+        return saved
+
+    def _epoch(self) -> None:
+        started = time.perf_counter()
+        epoch, objective = self.state.epoch, self._objective
+        device = self._parameters[0].device
+        order = torch.randperm(self._row_count, generator=self._stream("shuffle"))
+        batches = order.to(device).split(self.stage.batch_size)
+        objective.begin(epoch)
+        sums: dict[str, Tensor] = {}
+        rate = self.stage.learning_rate
+        assert self._optimiser is not None
+        with torch.random.fork_rng(devices=[]):
+            # Layers that draw for themselves, such as dropout, resume with the epoch too.
+            torch.default_generator.manual_seed(self._stream("modules").initial_seed())
+            objective.module.train()
+            for step, rows in enumerate(batches):
+                rate = learning_rate(self.stage, epoch, step, len(batches))
+                self._optimiser.param_groups[0]["lr"] = rate
+                terms = objective.terms(rows)
+                loss = torch.stack([weight * value for _, weight, value in terms]).sum()
+                self._optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                if self._recipe.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.clip)
+                self._optimiser.step()
+                for name, value in (("loss", loss), *((n, v) for n, _, v in terms)):
+                    sums[name] = sums.get(name, 0.0) + value.detach() * len(rows)
+        measured = self._validate(epoch + 1)
+        losses = {name: float(value) / self._row_count for name, value in sums.items()}
+        if not math.isfinite(losses["loss"]):
+            raise self._diverged(epoch + 1, "training loss", losses["loss"])
+        score, eligible = objective.score(measured), objective.eligible(measured)
+        state = self.state
+        if eligible and score < state.best_score:
+            state.best, state.best_epoch = self._copied(), epoch + 1
+            state.best_score, state.best_measured = score, measured
+        state.epoch = epoch + 1
+        state.rows.append(
+            {
+                "stage": self.name,
+                "epoch": epoch + 1,
+                **losses,
+                **measured,
+                "score": score,
+                "eligible": int(eligible),
+                "learning_rate": rate,
+                "seconds": time.perf_counter() - started,
+            }
+        )
+
+    def _validate(self, epoch: int) -> Measured:
+        self._objective.module.eval()
+        measured = self._objective.validate()
+        for name, value in measured.items():
+            if not math.isfinite(value):
+                raise self._diverged(epoch, name, value)
+        return measured
+
+    def _diverged(self, epoch: int, name: str, value: float) -> TrainingDiverged:
+        return TrainingDiverged(
+            f"training diverged in stage {self.name!r}, epoch {epoch}: {name} is {value}; "
+            f"lower learning_rate (now {self.stage.learning_rate:g}) or clip "
+            f"(now {self._recipe.clip})"
+        )
+
+    def _stream(self, purpose: str) -> torch.Generator:
+        return stream(self._seed, purpose, self._objective.stage_number, self.state.epoch)
+
+    def _copied(self) -> dict[str, Tensor]:
+        state = self._objective.module.state_dict()
+        return {key: value.detach().clone() for key, value in state.items()}

@@ -1,0 +1,270 @@
+"""What the stages minimise and how an epoch is judged: task loss for f, reverse losses for g."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from deceptron.core.differentiate import jvp
+from deceptron.core.errors import ConfigError
+from deceptron.geometry import draw_probes
+from deceptron.maps import MLP
+from deceptron.train.data import CHUNK, TrainingData, mapped
+from deceptron.train.recipe import Recipe
+from deceptron.train.streams import stream
+
+Terms = dict[str, Tensor]
+Measured = dict[str, float]
+
+FORWARD, REVERSE, CONTINUATION = range(1, 4)
+
+
+class Objective(Protocol):
+    """The loss of a stage, the module it trains and the judgement of an epoch."""
+
+    module: nn.Module
+    # Names the random streams of the stage; both continuations share theirs, so that they see
+    # the same batches in the same order.
+    stage_number: int
+
+    def begin(self, epoch: int) -> None:
+        """Draw what lasts an epoch."""
+
+    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+        """Name, weight and value of each loss term on these training rows."""
+
+    def validate(self) -> Measured:
+        """Measurements on the validation rows, without a graph."""
+
+    def score(self, measured: Measured) -> float:
+        """What model selection minimises."""
+
+    def eligible(self, measured: Measured) -> bool:
+        """Whether an epoch may be selected at all."""
+
+
+class ForwardObjective:
+    """Stage 1: mean of |f(x) - y|^2, noise-free pairs, normalised units."""
+
+    stage_number = FORWARD
+
+    def __init__(self, data: TrainingData, recipe: Recipe, f: nn.Module) -> None:
+        self.module, self._data, self._weight = f, data, recipe.weights.task
+
+    def begin(self, epoch: int) -> None:
+        """Nothing is drawn."""
+
+    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+        """The task loss."""
+        train = self._data.train
+        return [("task", self._weight, mse_loss(self.module(train.x[rows]), train.y[rows]))]
+
+    def validate(self) -> Measured:
+        """The same loss on the validation rows."""
+        val = self._data.val
+        return {"val_task": float(mse_loss(mapped(self.module, val.x), val.y))}
+
+    def score(self, measured: Measured) -> float:
+        """The task loss."""
+        return measured["val_task"]
+
+    def eligible(self, measured: Measured) -> bool:
+        """Every epoch is."""
+        return True
+
+
+class ReverseObjective:
+    """Stages 2 and 3: g with f frozen, so that f(x) is computed once for all rows."""
+
+    def __init__(
+        self,
+        data: TrainingData,
+        recipe: Recipe,
+        f: nn.Module,
+        g: nn.Module,
+        *,
+        stage_number: int,
+        jcp: bool = False,
+        guard_limit: float | None = None,
+    ) -> None:
+        self.module, self.stage_number = g, stage_number
+        self._data, self._recipe, self._f = data, recipe, f
+        self._guard_limit = guard_limit
+        self._fx, self._val_fx = mapped(f, data.train.x), mapped(f, data.val.x)
+        self._stabilisers = _stabilisers(recipe, f, g)
+        self._probes = Probes(data, recipe, f)
+        self._val_probes = self._probes.for_validation(self._val_fx)
+        self._jcp = jcp and recipe.weights.jcp > 0
+        if self._jcp and recipe.probe_bank:
+            self._probes.fill_bank()
+
+    def begin(self, epoch: int) -> None:
+        """Fresh noise on the pairs; streams for the cycle noise and the probes."""
+        data, number = self._data, self.stage_number
+        self._cycle_stream = stream(data.seed, "cycle", number, epoch)
+        self._probes.begin(number, epoch)
+        if self._recipe.noisy_pairs:
+            self._noisy = data.noisy(data.train, stream(data.seed, "pairs", number, epoch))
+
+    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+        """Every loss of non-zero weight."""
+        weights, recipe, g = self._recipe.weights, self._recipe, self.module
+        x, y, fx = self._data.train.x[rows], self._data.train.y[rows], self._fx[rows]
+        found: list[tuple[str, float, Tensor]] = []
+        if weights.reconstruction:
+            found.append(("reconstruction", weights.reconstruction, mse_loss(g(fx), x)))
+        if weights.cycle:
+            # Drawn whether or not the noise is zero: a setting must not move other streams.
+            white = torch.randn(y.shape, generator=self._cycle_stream, dtype=y.dtype).to(y)
+            near = y + recipe.cycle_noise * white
+            found.append(("cycle", weights.cycle, mse_loss(self._f(g(near)), near)))
+        if recipe.noisy_pairs and weights.pairs:
+            found.append(("pairs", weights.pairs, mse_loss(g(self._noisy[rows]), x)))
+        if self._jcp:
+            few = rows[: recipe.train_probe_rows]
+            xi, tangents = self._probes.draw(few)
+            defect = composition_defect(g, self._fx[few], tangents, xi)
+            found.append(("jcp", weights.jcp, defect.mean() / self._probes.variance))
+        for name, weight, value in self._stabilisers:
+            found.append((name, weight, value()))
+        return found
+
+    def validate(self) -> Measured:
+        """Reconstruction, error on noisy pairs when they are trained on, and RJCP."""
+        val, g = self._data.val, self.module
+        measured = {"val_reconstruction": float(mse_loss(mapped(g, self._val_fx), val.x))}
+        if self._recipe.noisy_pairs:
+            measured["val_pairs"] = float(mse_loss(mapped(g, self._data.val_noisy), val.x))
+        xi, tangents = self._val_probes
+        with torch.no_grad():
+            defect = composition_defect(g, self._val_fx[: len(xi)], tangents, xi)
+        measured["rjcp"] = float(defect.mean()) / self._probes.variance
+        return measured
+
+    def state_error(self, measured: Measured) -> float:
+        """Validation error in x: on noisy pairs when they are trained on, else of g(f(x))."""
+        return measured["val_pairs" if self._recipe.noisy_pairs else "val_reconstruction"]
+
+    def score(self, measured: Measured) -> float:
+        """State error; in stage 3 plus a multiple of RJCP."""
+        weight = self._recipe.selection_rjcp if self.stage_number == CONTINUATION else 0.0
+        return self.state_error(measured) + weight * measured["rjcp"]
+
+    def eligible(self, measured: Measured) -> bool:
+        """The reconstruction guard."""
+        return self._guard_limit is None or self.state_error(measured) <= self._guard_limit
+
+
+class Probes:
+    """Probes xi and their images J_f(x) xi, drawn for a batch or taken from a bank."""
+
+    def __init__(self, data: TrainingData, recipe: Recipe, f: nn.Module) -> None:
+        self._data, self._recipe, self._f = data, recipe, f
+        self._bank: tuple[Tensor, Tensor] | None = None
+        # The prior's probes are small; divided by their variance, g = 0 scores 1 under every law.
+        noise_aware = recipe.probe_law == "prior"
+        self.variance = float(data.train.x.var(0).mean()) if noise_aware else 1.0
+
+    def begin(self, stage_number: int, epoch: int) -> None:
+        """Open the streams of an epoch."""
+        self._stream = stream(self._data.seed, "probes", stage_number, epoch)
+        self._noise_stream = stream(self._data.seed, "probe-noise", stage_number, epoch)
+
+    def fill_bank(self) -> None:
+        """J_f xi of ``probe_bank`` probes for every training row, once."""
+        x, count = self._data.train.x, self._recipe.probe_bank
+        xi = self._law(x, count, stream(self._data.seed, "bank"))
+        parts = zip(x.split(CHUNK), xi.split(CHUNK), strict=True)
+        with torch.no_grad():
+            self._bank = xi, torch.cat([_pushed(self._f, rows, some) for rows, some in parts])
+
+    def draw(self, rows: Int[Tensor, " b"]) -> tuple[Tensor, Tensor]:
+        """``xi`` and ``J_f xi``, each ``(b, probes, ...)``, of these training rows."""
+        count = self._recipe.train_probes
+        if self._bank is None:
+            x = self._data.train.x[rows]
+            xi = self._law(x, count, self._stream)
+            with torch.no_grad():
+                tangents = _pushed(self._f, x, xi)
+        else:
+            size = self._recipe.probe_bank
+            pick = torch.randint(size, (len(rows), count), generator=self._stream).to(rows)
+            xi, tangents = (part[rows[:, None], pick] for part in self._bank)
+        return xi, self._with_noise(tangents, self._noise_stream)
+
+    def for_validation(self, fx: Tensor) -> tuple[Tensor, Tensor]:
+        """Probes of the first validation rows, the same in every epoch and stage."""
+        x = self._data.val.x[: self._recipe.val_probe_rows]
+        generator = stream(self._data.seed, "val-probes")
+        xi = self._law(x, self._recipe.val_probes, generator)
+        with torch.no_grad():
+            tangents = _pushed(self._f, x, xi)
+        return xi, self._with_noise(tangents, generator)
+
+    def _law(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        law = self._recipe.probe_law
+        kind = "rademacher" if law == "rademacher" else "normal"
+        xi = draw_probes(x, probes=count, kind=kind, generator=generator)
+        if law == "prior":
+            xi = self._data.problem.prior.sqrt(xi.flatten(0, 1)).reshape(xi.shape).to(x)
+        return xi
+
+    def _with_noise(self, tangents: Tensor, generator: torch.Generator) -> Tensor:
+        if self._recipe.probe_law != "prior":
+            return tangents
+        white = torch.randn(tangents.shape, generator=generator, dtype=tangents.dtype)
+        return tangents + self._data.noise * white.to(tangents)
+
+
+def composition_defect(
+    g: nn.Module,
+    fx: Float[Tensor, "B *y"],
+    tangents: Float[Tensor, "B k *y"],
+    xi: Float[Tensor, "B k *x"],
+) -> Float[Tensor, "B k *x"]:
+    """``(J_g(f(x)) t - xi)^2`` for the tangents ``t`` of each row; one jvp through g."""
+    points = fx.repeat_interleave(xi.shape[1], dim=0)
+    _, returned = jvp(g, points, tangents.flatten(0, 1))
+    return (returned.reshape(xi.shape) - xi).square()
+
+
+def _pushed(f: nn.Module, x: Tensor, xi: Tensor) -> Tensor:
+    points = x.repeat_interleave(xi.shape[1], dim=0)
+    _, tangents = jvp(f, points, xi.flatten(0, 1))
+    return tangents.reshape(*xi.shape[:2], *tangents.shape[1:])
+
+
+def _stabilisers(
+    recipe: Recipe, f: nn.Module, g: nn.Module
+) -> list[tuple[str, float, Callable[[], Tensor]]]:
+    weights = recipe.weights
+    if not (weights.bias_tie or weights.composition):
+        return []
+    if not (isinstance(f, MLP) and isinstance(g, MLP)):
+        raise ConfigError(
+            "Weights(bias_tie=..., composition=...) are for two maps.MLP; got "
+            f"{type(f).__name__} and {type(g).__name__}"
+        )
+    first_f, first_g = f.layers[0], g.layers[0]
+    n = math.prod(f.in_shape)
+    if len(first_g.weight) < n:
+        raise ConfigError(
+            f"Weights(composition=...) needs at least {n} units in g's first layer; "
+            f"got {len(first_g.weight)}"
+        )
+    identity = torch.eye(n).to(first_f.weight)
+
+    def bias_tie() -> Tensor:
+        return (first_f.bias.mean() + first_g.bias.mean()).square()
+
+    def composition() -> Tensor:
+        return (first_g.weight[:n] @ first_f.weight - identity).square().mean()
+
+    both = ("bias_tie", weights.bias_tie, bias_tie), ("composition", weights.composition, composition)
+    return [entry for entry in both if entry[1]]
