@@ -14,6 +14,7 @@ from deceptron.core import (
 from deceptron.geometry import jcp, rjcp
 from deceptron.maps import Deceptron, load, save
 from deceptron.solve import methods, solve
+from deceptron.train import train
 
 __version__ = "0.1.0"
 
@@ -36,4 +37,5 @@ __all__ = [
     "rjcp",
     "save",
     "solve",
+    "train",
 ]

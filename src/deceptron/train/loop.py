@@ -88,7 +88,7 @@ class StageRun:
                 self._parameters,
                 lr=stage.learning_rate,
                 weight_decay=recipe.weight_decay,
-                fused=True,
+                fused=self._parameters[0].device.type in ("cpu", "cuda"),
             )
         self.state = self._begin() if saved is None else self._restore(saved)
 

@@ -19,7 +19,7 @@ from deceptron.train.data import CHUNK, TrainingData, mapped
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
 
-Terms = dict[str, Tensor]
+Term = tuple[str, float, Tensor]  # name, weight, value
 Measured = dict[str, float]
 
 FORWARD, REVERSE, CONTINUATION = range(1, 4)
@@ -36,7 +36,7 @@ class Objective(Protocol):
     def begin(self, epoch: int) -> None:
         """Draw what lasts an epoch."""
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
         """Name, weight and value of each loss term on these training rows."""
 
     def validate(self) -> Measured:
@@ -60,7 +60,7 @@ class ForwardObjective:
     def begin(self, epoch: int) -> None:
         """Nothing is drawn."""
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
         """The task loss."""
         train = self._data.train
         return [("task", self._weight, mse_loss(self.module(train.x[rows]), train.y[rows]))]
@@ -99,7 +99,7 @@ class ReverseObjective:
         self._fx, self._val_fx = mapped(f, data.train.x), mapped(f, data.val.x)
         self._stabilisers = _stabilisers(recipe, f, g)
         self._probes = Probes(data, recipe, f)
-        self._val_probes = self._probes.for_validation(self._val_fx)
+        self._val_probes = self._probes.for_validation()
         self._jcp = jcp and recipe.weights.jcp > 0
         if self._jcp and recipe.probe_bank:
             self._probes.fill_bank()
@@ -112,11 +112,11 @@ class ReverseObjective:
         if self._recipe.noisy_pairs:
             self._noisy = data.noisy(data.train, stream(data.seed, "pairs", number, epoch))
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[tuple[str, float, Tensor]]:
+    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
         """Every loss of non-zero weight."""
         weights, recipe, g = self._recipe.weights, self._recipe, self.module
         x, y, fx = self._data.train.x[rows], self._data.train.y[rows], self._fx[rows]
-        found: list[tuple[str, float, Tensor]] = []
+        found: list[Term] = []
         if weights.reconstruction:
             found.append(("reconstruction", weights.reconstruction, mse_loss(g(fx), x)))
         if weights.cycle:
@@ -147,18 +147,19 @@ class ReverseObjective:
         measured["rjcp"] = float(defect.mean()) / self._probes.variance
         return measured
 
-    def state_error(self, measured: Measured) -> float:
-        """Validation error in x: on noisy pairs when they are trained on, else of g(f(x))."""
-        return measured["val_pairs" if self._recipe.noisy_pairs else "val_reconstruction"]
-
     def score(self, measured: Measured) -> float:
         """State error; in stage 3 plus a multiple of RJCP."""
         weight = self._recipe.selection_rjcp if self.stage_number == CONTINUATION else 0.0
-        return self.state_error(measured) + weight * measured["rjcp"]
+        return state_error(self._recipe, measured) + weight * measured["rjcp"]
 
     def eligible(self, measured: Measured) -> bool:
         """The reconstruction guard."""
-        return self._guard_limit is None or self.state_error(measured) <= self._guard_limit
+        return self._guard_limit is None or state_error(self._recipe, measured) <= self._guard_limit
+
+
+def state_error(recipe: Recipe, measured: Measured) -> float:
+    """Validation error in x: on noisy pairs when they are trained on, else of g(f(x))."""
+    return measured["val_pairs" if recipe.noisy_pairs else "val_reconstruction"]
 
 
 class Probes:
@@ -198,7 +199,7 @@ class Probes:
             xi, tangents = (part[rows[:, None], pick] for part in self._bank)
         return xi, self._with_noise(tangents, self._noise_stream)
 
-    def for_validation(self, fx: Tensor) -> tuple[Tensor, Tensor]:
+    def for_validation(self) -> tuple[Tensor, Tensor]:
         """Probes of the first validation rows, the same in every epoch and stage."""
         x = self._data.val.x[: self._recipe.val_probe_rows]
         generator = stream(self._data.seed, "val-probes")
@@ -252,6 +253,8 @@ def _stabilisers(
             f"{type(f).__name__} and {type(g).__name__}"
         )
     first_f, first_g = f.layers[0], g.layers[0]
+    assert isinstance(first_f, nn.Linear)
+    assert isinstance(first_g, nn.Linear)
     n = math.prod(f.in_shape)
     if len(first_g.weight) < n:
         raise ConfigError(
@@ -266,5 +269,8 @@ def _stabilisers(
     def composition() -> Tensor:
         return (first_g.weight[:n] @ first_f.weight - identity).square().mean()
 
-    both = ("bias_tie", weights.bias_tie, bias_tie), ("composition", weights.composition, composition)
-    return [entry for entry in both if entry[1]]
+    terms = [
+        ("bias_tie", weights.bias_tie, bias_tie),
+        ("composition", weights.composition, composition),
+    ]
+    return [term for term in terms if term[1]]

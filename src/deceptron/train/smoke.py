@@ -66,9 +66,7 @@ def smoke_recipe(problem: Problem) -> Recipe:
     """Three epochs a stage on 256 rows, with every loss that suits any map."""
 
     def stage(name: str) -> Stage:
-        return Stage(
-            name=name, epochs=3, learning_rate=3e-3, batch_size=64, schedule="one-cycle"
-        )
+        return Stage(name=name, epochs=3, learning_rate=3e-3, batch_size=64, schedule="one-cycle")
 
     return Recipe(
         name="smoke",

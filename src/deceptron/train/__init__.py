@@ -1,0 +1,8 @@
+"""Learn a pair in three stages: forward surrogate, reverse map, local geometry."""
+
+from deceptron.train.api import train
+from deceptron.train.loop import TrainingDiverged
+from deceptron.train.presets import PRESETS, recipe
+from deceptron.train.recipe import Build, Recipe, Stage, Weights
+
+__all__ = ["PRESETS", "Build", "Recipe", "Stage", "TrainingDiverged", "Weights", "recipe", "train"]

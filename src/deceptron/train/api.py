@@ -1,0 +1,368 @@
+"""The public entry: settings to data, data to stages, stages to a pair; resumable throughout."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from deceptron.core.checks import check_count, check_range
+from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.maps import Deceptron, Wiener, load, save
+from deceptron.problems import Problem, get
+from deceptron.train.data import TrainingData, check_maps, prepare
+from deceptron.train.folder import FORMAT, VERSION, RunFolder, environment
+from deceptron.train.loop import StageRun, StageState
+from deceptron.train.objectives import (
+    CONTINUATION,
+    REVERSE,
+    ForwardObjective,
+    ReverseObjective,
+    state_error,
+)
+from deceptron.train.presets import recipe as preset_recipe
+from deceptron.train.recipe import Recipe, Stage, plain
+from deceptron.train.streams import stream
+from deceptron.train.watch import Watcher, watchers
+
+RESULT = "pair.safetensors"
+# Variance of a noise so small that the linear estimate does not notice it, yet invertible.
+LEAST_RIDGE = 1e-8
+
+
+def train(
+    problem: str | Problem,
+    preset: str | Recipe = "standard",
+    out: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 7,
+    jcp: bool = True,
+    both: bool = False,
+    resume: bool = True,
+    progress: bool | None = None,
+    callback: Watcher | None = None,
+    tensorboard: bool = False,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+    checkpoint_seconds: float = 10.0,
+) -> Deceptron:
+    """Learn a pair for ``problem``: forward surrogate, reverse map, then its local geometry.
+
+    Args:
+        problem: a name (``dc.problems.names()``) or a problem of your own.
+        preset: ``"standard"``, ``"paper"``, ``"smoke"``, or a ``Recipe`` with your own settings.
+        out: run folder; made if missing. ``None`` keeps everything in memory.
+        seed: of data, weights and batches. The same seed gives the same bits on the same machine
+            with the same number of threads.
+        jcp: whether stage 3 of the returned pair includes the Jacobian composition penalty.
+        both: also train the other branch of stage 3, kept in the run folder.
+        resume: continue a run that ``out`` holds; it must have the same settings.
+        progress: show a bar on standard error; by default only on a terminal.
+        callback: called with the metrics of each epoch, a dictionary.
+        tensorboard: write scalars into ``out/tensorboard`` (needs the extra).
+        device: where to train; the CPU by default.
+        dtype: precision of data and weights.
+        checkpoint_seconds: write a checkpoint after an epoch when the last one is this old.
+            A killed run loses at most that much work and one epoch.
+    """
+    problem = get(problem) if isinstance(problem, str) else problem
+    if not isinstance(problem, Problem):
+        raise ConfigError(f"problem must be a name or a Problem; got {type(problem).__name__}")
+    recipe = preset if isinstance(preset, Recipe) else preset_recipe(problem, preset)
+    check_count("seed", seed, low=0)
+    check_range("checkpoint_seconds", checkpoint_seconds, low=0.0)
+    if tensorboard and out is None:
+        raise ConfigError("tensorboard=True needs a run folder: pass out=...")
+    place = torch.device("cpu" if device is None else device)
+    config = _config(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
+    with _folder(out, config, resume=resume, device=place) as folder:
+        training = Training(
+            problem,
+            recipe,
+            config,
+            folder,
+            seed=seed,
+            device=place,
+            dtype=dtype,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        names = branches(recipe, jcp=jcp, both=both)
+        return training.run(
+            names,
+            progress=progress,
+            callback=callback,
+            tensorboard=folder.file("tensorboard") if folder and tensorboard else None,
+        )
+
+
+def branches(recipe: Recipe, *, jcp: bool, both: bool) -> tuple[str, ...]:
+    """The continuations of stage 3 to train; the first is the one that is returned."""
+    chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
+    return (chosen, other) if both or recipe.both else (chosen,)
+
+
+class Training:
+    """One run: which stages are done, which is under way, what comes of them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        config: dict[str, Any],
+        folder: RunFolder | None,
+        *,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        checkpoint_seconds: float,
+    ) -> None:
+        self._problem, self._recipe, self._config, self._folder = problem, recipe, config, folder
+        self._seed, self._device, self._dtype = seed, device, dtype
+        self._interval = checkpoint_seconds
+        self._stages: dict[str, Stage] = {
+            "forward": recipe.forward,
+            "reverse": recipe.reverse,
+            "jcp": recipe.jcp,
+            "plain": recipe.jcp,
+        }
+
+    def run(
+        self,
+        names: tuple[str, ...],
+        *,
+        progress: bool | None,
+        callback: Watcher | None,
+        tensorboard: Path | None,
+    ) -> Deceptron:
+        """Do what is not yet done and return the pair of the first of ``names``."""
+        plan = ("forward", "reverse", *names)
+        done = {name: self._finished(name) for name in plan}
+        if (pair := self._stored(names, done)) is not None:
+            return pair
+        # Stages trained by an earlier call with other branches keep their lines in metrics.csv.
+        others = {name: self._finished(name) for name in self._stages if name not in plan}
+        states = {**done, **others}
+        running = {
+            name: self._folder.running(name)
+            for name in plan
+            if self._folder is not None and states[name] is None
+        }
+        rows = [
+            row
+            for name in self._stages
+            if (state := states[name] or running.get(name)) is not None
+            for row in state.rows
+        ]
+        if self._folder is not None:
+            self._folder.start_metrics(rows)
+
+        data = prepare(
+            self._problem, self._recipe, seed=self._seed, dtype=self._dtype, device=self._device
+        )
+        f, g = self._build(data)
+        epochs = {name: self._stages[name].epochs for name in plan}
+        with watchers(
+            plan=epochs, done=rows, progress=progress, tensorboard=tensorboard, callback=callback
+        ) as tell:
+            results: dict[str, StageState] = {}
+            for name in plan:
+                state = done[name]
+                if state is None:
+                    state = self._stage(name, data, f, g, results, running.get(name), tell)
+                results[name] = state
+                module = f if name == "forward" else g
+                module.load_state_dict(state.best)
+        return self._pairs(names, data, f, g, results)
+
+    def _stage(
+        self,
+        name: str,
+        data: TrainingData,
+        f: nn.Module,
+        g: nn.Module,
+        results: dict[str, StageState],
+        saved: StageState | None,
+        tell: Watcher,
+    ) -> StageState:
+        recipe = self._recipe
+        objective: ForwardObjective | ReverseObjective
+        if name == "forward":
+            objective = ForwardObjective(data, recipe, f)
+        else:
+            f.requires_grad_(False).eval()
+            if name == "reverse":
+                objective = ReverseObjective(data, recipe, f, g, stage_number=REVERSE)
+            else:
+                g.load_state_dict(results["reverse"].best)
+                objective = ReverseObjective(
+                    data,
+                    recipe,
+                    f,
+                    g,
+                    stage_number=CONTINUATION,
+                    jcp=name == "jcp",
+                    guard_limit=self._guard_limit(results["reverse"]),
+                )
+        run = StageRun(
+            name,
+            self._stages[name],
+            objective,
+            recipe,
+            row_count=len(data.train),
+            seed=self._seed,
+            saved=saved,
+        )
+        written = time.monotonic()
+
+        def after_epoch(state: StageState) -> None:
+            nonlocal written
+            if self._folder is not None:
+                self._folder.add_metrics(state.rows[-1])
+                if time.monotonic() - written >= self._interval and state.epoch < run.epochs:
+                    self._folder.save_running(name, run.snapshot())
+                    written = time.monotonic()
+            tell(state.rows[-1])
+
+        state = run.run(after_epoch)
+        if self._folder is not None:
+            self._folder.save_finished(name, state)
+        return state
+
+    def _guard_limit(self, reverse: StageState) -> float | None:
+        guard = self._recipe.guard
+        return None if guard is None else guard * state_error(self._recipe, reverse.best_measured)
+
+    def _build(self, data: TrainingData) -> tuple[nn.Module, nn.Module]:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(stream(self._seed, "modules").initial_seed())
+            made = self._recipe.build(data.problem, data.dataset, stream(self._seed, "build"))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise ConfigError(f"Recipe(build=...) must return (f, g); got {type(made).__name__}")
+        for module in made:
+            if not isinstance(module, nn.Module):
+                kind = type(module).__name__
+                raise ConfigError(f"Recipe(build=...) must return two nn.Modules; got a {kind}")
+        f, g = (module.to(self._device, self._dtype) for module in made)
+        check_maps(data, f.eval(), g.eval())
+        self._trainable = [p for m in (f, g) for p in m.parameters() if p.requires_grad]
+        return f, g
+
+    def _finished(self, name: str) -> StageState | None:
+        return None if self._folder is None else self._folder.finished(name)
+
+    def _stored(
+        self, names: tuple[str, ...], done: dict[str, StageState | None]
+    ) -> Deceptron | None:
+        """The pair of a run that is complete, without preparing any data."""
+        if self._folder is None or any(state is None for state in done.values()):
+            return None
+        paths = [self._folder.file(_result_name(name, names[0])) for name in names]
+        if not all(path.is_file() for path in paths):
+            return None
+        try:
+            return load(paths[0]).to(self._device)
+        except CheckpointError:
+            return None  # networks of the user's own class: build them again
+
+    def _pairs(
+        self,
+        names: tuple[str, ...],
+        data: TrainingData,
+        f: nn.Module,
+        g: nn.Module,
+        results: dict[str, StageState],
+    ) -> Deceptron:
+        wiener = self._wiener(data)
+        # Backwards, so that g ends with the weights of the pair that is returned.
+        for name in reversed(names):
+            g.load_state_dict(results[name].best)
+            pair = Deceptron(
+                f,
+                g,
+                scaler=data.scaler,
+                bounds=self._problem.bounds,
+                x_shape=self._problem.x_shape,
+                y_shape=self._problem.y_shape,
+                name=self._problem.name,
+                wiener=wiener,
+                provenance=self._provenance(name, results),
+            ).to(self._device)
+            if self._folder is not None:
+                save(pair, self._folder.file(_result_name(name, names[0])))
+        for parameter in self._trainable:
+            parameter.requires_grad_(True)
+        return pair.eval()
+
+    def _wiener(self, data: TrainingData) -> Wiener | None:
+        entries = math.prod(self._problem.x_shape) * math.prod(self._problem.y_shape)
+        if entries > self._recipe.wiener_limit:
+            return None
+        ridge = max(data.noise_level**2, LEAST_RIDGE)
+        return Wiener.fit(data.train.x, data.train.y, ridge=ridge)
+
+    def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
+        used = {stage: results[stage] for stage in ("forward", "reverse", name)}
+        return {
+            **self._config,
+            "jcp": name == "jcp",
+            "environment": environment(self._device),
+            "seconds": {stage: round(state.seconds, 3) for stage, state in used.items()},
+            "epochs": {stage: state.epoch for stage, state in used.items()},
+            "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},
+            "validation": {stage: state.best_measured for stage, state in used.items()},
+        }
+
+
+def _result_name(name: str, chosen: str) -> str:
+    return RESULT if name == chosen else f"pair-{name}.safetensors"
+
+
+def _config(
+    problem: Problem, recipe: Recipe, *, seed: int, jcp: bool, dtype: torch.dtype
+) -> dict[str, Any]:
+    # None of these changes a bit of the result.
+    skipped = {"name", "equation", "paper", "checks"}
+    skipped |= {"test_count", "shifted_count", "extreme_count"}
+    settings = {
+        entry.name: plain(getattr(problem, entry.name))
+        for entry in fields(problem)
+        if entry.name not in skipped
+    }
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "problem": problem.name,
+        "preset": recipe.name,
+        "seed": seed,
+        "jcp": jcp,
+        "dtype": str(dtype).removeprefix("torch."),
+        "fields": settings,
+        "recipe": plain(recipe),
+    }
+
+
+@contextmanager
+def _folder(
+    out: str | os.PathLike[str] | None,
+    config: dict[str, Any],
+    *,
+    resume: bool,
+    device: torch.device,
+) -> Iterator[RunFolder | None]:
+    if out is None:
+        yield None
+        return
+    folder = RunFolder(Path(out), config)
+    try:
+        folder.open(resume=resume, device=device)
+        yield folder
+    finally:
+        folder.close()

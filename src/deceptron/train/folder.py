@@ -1,0 +1,287 @@
+"""A run on disk: settings, metrics, checkpoints; each file appears whole or not at all.
+
+::
+
+    config.json                     what was asked: problem, preset, seed, recipe
+    environment.json                where it ran, and where it was resumed
+    metrics.csv                     a line per epoch
+    checkpoints/running.safetensors     the stage under way: weights, best weights, Adam's moments
+    checkpoints/<stage>.safetensors     the selected weights of a stage that is done
+    pair.safetensors                the result; the other branch, if trained, stands beside it
+
+A stage's metrics also live in its checkpoint, so ``metrics.csv`` can be made again from them: a
+run killed between two files resumes with each epoch once.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+import secrets
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.train.loop import COLUMNS, Row, StageState
+
+FORMAT = "deceptron-run"
+VERSION = 1
+_KEY = "deceptron"
+
+
+class RunFolder:
+    """The files of one run; ``open_run`` makes it."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path, self._config = path, config
+        self._checkpoints = path / "checkpoints"
+        self._digest = hashlib.sha256(_json(config).encode()).hexdigest()[:16]
+        self._metrics: TextIO | None = None
+        self._lock: int | None = None
+
+    def open(self, *, resume: bool, device: torch.device) -> None:
+        """Take the folder for this run: new, or one with the same settings."""
+        try:
+            self._checkpoints.mkdir(parents=True, exist_ok=True)
+            self._lock = _take_lock(self.path)
+            for folder in (self.path, self._checkpoints):
+                for litter in folder.glob(".*.tmp"):
+                    litter.unlink(missing_ok=True)
+        except OSError as error:
+            raise _cannot(self.path, error) from error
+        config = self.path / "config.json"
+        if config.exists():
+            if not resume:
+                raise ConfigError(
+                    f"out={str(self.path)!r} already holds a run: pass resume=True to continue "
+                    "it, or choose another folder"
+                )
+            _check_same(config, self._config)
+        else:
+            _write(config, (_json(self._config) + "\n").encode())
+        self._note_environment(device)
+
+    def close(self) -> None:
+        """Give the folder back."""
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def file(self, name: str) -> Path:
+        """A path in the folder."""
+        return self.path / name
+
+    def finished(self, stage: str) -> StageState | None:
+        """The result of a stage that is done."""
+        return self._read(self._checkpoints / f"{stage}.safetensors", stage)
+
+    def running(self, stage: str) -> StageState | None:
+        """The last checkpoint, if it is of this stage."""
+        return self._read(self._checkpoints / "running.safetensors", stage)
+
+    def save_running(self, stage: str, state: StageState) -> None:
+        """Write a checkpoint of the stage under way."""
+        tensors = {
+            **_prefixed("current", state.current),
+            **_prefixed("optimiser", state.optimiser),
+            **_prefixed("best", state.best),
+        }
+        self._save(self._checkpoints / "running.safetensors", stage, state, tensors)
+
+    def save_finished(self, stage: str, state: StageState) -> None:
+        """Write the selected weights of a stage; its last checkpoint is then of no use."""
+        path = self._checkpoints / f"{stage}.safetensors"
+        self._save(path, stage, state, _prefixed("best", state.best))
+        (self._checkpoints / "running.safetensors").unlink(missing_ok=True)
+
+    def start_metrics(self, rows: list[Row]) -> None:
+        """Write the epochs so far and open the file for more."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_shown(row) for row in rows)
+        path = self.path / "metrics.csv"
+        _write(path, text.getvalue().encode())
+        try:
+            self._metrics = open(path, "a", newline="")  # noqa: SIM115
+        except OSError as error:
+            raise _cannot(path, error) from error
+
+    def add_metrics(self, row: Row) -> None:
+        """Append one epoch."""
+        assert self._metrics is not None
+        try:
+            csv.DictWriter(self._metrics, COLUMNS, lineterminator="\n").writerow(_shown(row))
+            self._metrics.flush()
+        except OSError as error:
+            raise _cannot(self.path / "metrics.csv", error) from error
+
+    def _save(self, path: Path, stage: str, state: StageState, tensors: dict[str, Tensor]) -> None:
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "run": self._digest,
+            "stage": stage,
+            "epoch": state.epoch,
+            "best_epoch": state.best_epoch,
+            "best_score": state.best_score if state.best_score < float("inf") else None,
+            "best_measured": state.best_measured,
+            "rows": state.rows,
+        }
+        # A clone for each: safetensors takes neither views nor tensors that share memory.
+        plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
+        _write(path, to_bytes(plain, metadata={_KEY: json.dumps(document)}))
+
+    def _read(self, path: Path, stage: str) -> StageState | None:
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                document = json.loads((file.metadata() or {})[_KEY])
+                tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
+            if document["format"] != FORMAT or document["version"] > VERSION:
+                raise CheckpointError(
+                    f"{path} is a {document['format']} of version {document['version']}; "
+                    f"this library reads {FORMAT} up to version {VERSION}"
+                )
+            if document["run"] != self._digest:
+                raise CheckpointError(
+                    f"{path} belongs to a run with other settings: remove it to repeat its stage"
+                )
+            if document["stage"] != stage:
+                return None
+            score = document["best_score"]
+            return StageState(
+                epoch=document["epoch"],
+                current=_part("current", tensors),
+                optimiser=_part("optimiser", tensors),
+                best=_part("best", tensors),
+                best_epoch=document["best_epoch"],
+                best_score=float("inf") if score is None else score,
+                best_measured=document["best_measured"],
+                rows=document["rows"],
+            )
+        except CheckpointError:
+            raise
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{path} is damaged ({error}): remove it to repeat the work it held"
+            ) from error
+
+    def _note_environment(self, device: torch.device) -> None:
+        path = self.path / "environment.json"
+        now = environment(device)
+        try:
+            record = json.loads(path.read_text())
+            record["resumed"].append(now)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = {"started": now, "resumed": []}
+        _write(path, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What the bits of a result may depend on."""
+    return {
+        "library": metadata.version("deceptron"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "device": str(device),
+    }
+
+
+def _check_same(path: Path, wanted: dict[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_text())
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']!r}")
+    except OSError as error:
+        raise _cannot(path, error, "read") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is not the config.json of a deceptron run") from error
+    different = _difference(found, json.loads(_json(wanted)))
+    if different is not None:
+        name, old, new = different
+        raise CheckpointError(
+            f"out={str(path.parent)!r} holds a run with another {name}: it has {old!r}, this call "
+            f"{new!r}; choose another folder"
+        )
+
+
+def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first field that differs, in words such as ``recipe.jcp.epochs``."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*wanted, *(key for key in found if key not in wanted)]:
+            below = f"{name}.{key}" if name else key
+            different = _difference(found.get(key), wanted.get(key), below)
+            if different is not None:
+                return different
+        return None
+    return None if found == wanted else (name, found, wanted)
+
+
+def _take_lock(folder: Path) -> int | None:
+    """Two processes in one folder would take turns at spoiling it; the system drops a dead lock."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return None
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ConfigError(f"out={str(folder)!r} is in use by another training process") from None
+    return handle
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def _cannot(path: Path, error: OSError, verb: str = "write") -> CheckpointError:
+    return CheckpointError(f"cannot {verb} {path}: {error.strerror or error}")
+
+
+def _json(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=1)
+
+
+def _shown(row: Row) -> Row:
+    return {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{key}": value for key, value in tensors.items()}
+
+
+def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

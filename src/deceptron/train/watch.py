@@ -1,0 +1,150 @@
+"""Who looks on while a run goes: a progress bar, TensorBoard, a callback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from deceptron.core.errors import ConfigError
+from deceptron.train.loop import Row
+
+# Called with the metrics of each finished epoch, a dictionary with the columns of metrics.csv.
+Watcher: TypeAlias = Callable[[Row], object]
+
+_NAMES = {
+    "forward": "1/3 forward",
+    "reverse": "2/3 reverse",
+    "jcp": "3/3 jcp",
+    "plain": "3/3 plain",
+}
+
+
+@contextmanager
+def watchers(
+    *,
+    plan: dict[str, int],
+    done: list[Row],
+    progress: bool | None,
+    tensorboard: Path | None,
+    callback: Watcher | None,
+) -> Iterator[Watcher]:
+    """One function that tells everybody; ``plan`` holds the epochs of each stage."""
+    with ExitStack() as stack:
+        audience: list[Watcher] = []
+        if sys.stderr.isatty() if progress is None else progress:
+            audience.append(stack.enter_context(_bar(plan, done)))
+        if tensorboard is not None:
+            audience.append(stack.enter_context(_tensorboard(tensorboard, plan, done)))
+        if callback is not None:
+            audience.append(callback)
+
+        def tell(row: Row) -> None:
+            for watcher in audience:
+                watcher(row)
+
+        yield tell
+
+
+@contextmanager
+def _bar(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.fields[stage]}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[losses]}"),
+        TextColumn("{task.fields[left]}"),
+    )
+    left = TimeLeft(plan, done)
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        first = next(iter(plan))
+        task = bar.add_task("train", total=plan[first], stage=_NAMES[first], losses="", left="")
+
+        def show(row: Row) -> None:
+            stage = row["stage"]
+            bar.update(
+                task,
+                total=plan[stage],
+                completed=row["epoch"],
+                stage=_NAMES[stage],
+                losses=summary(row),
+                left=f"{_clock(left.after(row))} left",
+            )
+
+        yield show
+
+
+class TimeLeft:
+    """Seconds to the end: each stage at its own pace, those to come at that of the last one."""
+
+    def __init__(self, plan: dict[str, int], done: list[Row]) -> None:
+        self._plan = plan
+        self._spent: dict[str, list[float]] = {}
+        for row in done:
+            self._note(row)
+
+    def after(self, row: Row) -> float:
+        """Estimate once this epoch is done."""
+        self._note(row)
+        stages = list(self._plan)
+        here = stages.index(row["stage"])
+        pace = self._pace(row["stage"])
+        total = pace * (self._plan[row["stage"]] - row["epoch"])
+        for stage in stages[here + 1 :]:
+            total += self._plan[stage] * (self._pace(stage) or pace)
+        return total
+
+    def _note(self, row: Row) -> None:
+        self._spent.setdefault(row["stage"], []).append(row["seconds"])
+
+    def _pace(self, stage: str) -> float:
+        spent = self._spent.get(stage, [])[-20:]
+        return sum(spent) / len(spent) if spent else 0.0
+
+
+def summary(row: Row) -> str:
+    """The numbers of an epoch that tell whether training goes well."""
+    shown = {
+        "loss": "loss",
+        "val_task": "val",
+        "val_reconstruction": "val rec",
+        "val_pairs": "val pairs",
+        "rjcp": "RJCP",
+    }
+    return "  ".join(f"{label} {row[key]:.3g}" for key, label in shown.items() if key in row)
+
+
+@contextmanager
+def _tensorboard(folder: Path, plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError(
+            "tensorboard=True needs the extra: pip install 'deceptron[tensorboard]'"
+        ) from None
+    stages = list(plan)
+    starts = {stage: sum(plan[s] for s in stages[:k]) for k, stage in enumerate(stages)}
+    # Epochs after the last checkpoint were written by the run that was killed: drop them.
+    writer = SummaryWriter(str(folder), purge_step=len(done) + 1 if done else None)
+    try:
+
+        def write(row: Row) -> None:
+            step = starts[row["stage"]] + row["epoch"]
+            for key, value in row.items():
+                if key not in ("stage", "epoch"):
+                    writer.add_scalar(f"{row['stage']}/{key}", value, step)
+
+        yield write
+    finally:
+        writer.close()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
