@@ -9,11 +9,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor
 
+from deceptron import maps
 from deceptron import problems as library
 from deceptron.core.errors import DeceptronError
+from deceptron.solve import solve_file
+from deceptron.study import DEMO_PROBLEMS, run_demo
 
 app = typer.Typer(
     help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
@@ -55,6 +59,83 @@ def problems(
     console.print(f"{count} samples of {name} ({family}) drawn in {path}", highlight=False)
 
 
+@app.command()
+def solve(
+    model: Annotated[str, typer.Argument(help="A model that ships (see `demo`), or its file.")],
+    observations: Annotated[
+        Path, typer.Argument(help="Rows of observations: .npy, .npz or, with h5py, .h5.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Result: .npy, .npz or .h5.")],
+    method: Annotated[str, typer.Option(help="Which solver.")] = "d-ipg",
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Stop at this RMS residual, normalised units.")
+    ] = None,
+    relative_tolerance: Annotated[
+        float | None, typer.Option(help="Stop at this fraction of the first residual.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
+    array: Annotated[str, typer.Option(help="Name of the array in .npz and .h5 files.")] = "y",
+    chunk_rows: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 4096,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+) -> None:
+    """Solve a file of observations, in chunks; run again to continue after an interruption.
+
+    The result holds x, status, iterations, residual and loss (.npy: x alone).
+    """
+    pair = maps.load(model).to(device)
+    console = Console()
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("solving", total=None)
+        summary = solve_file(
+            pair,
+            observations,
+            output,
+            array=array,
+            chunk_rows=chunk_rows,
+            overwrite=overwrite,
+            device=device,
+            on_chunk=lambda done, rows: bar.update(task, completed=done, total=rows),
+            method=method,
+            noise_std=noise_std,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            max_iterations=max_iterations,
+        )
+    ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
+    earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
+    console.print(f"{summary.rows} rows{earlier}: {ends}; written to {output}", highlight=False)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The picture to draw.")] = Path(
+        "demo.png"
+    ),
+    count: Annotated[int, typer.Option(help="Fresh instances of each problem.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the instances.")] = 2026,
+) -> None:
+    """Solve fresh instances of some problems with the models that ship, and draw the results."""
+    from deceptron.report import Example, draw_reconstructions
+    from deceptron.report.drawing import check_picture_path
+
+    check_picture_path(output)
+    console = Console()
+    examples = []
+    for name in DEMO_PROBLEMS:
+        shown = run_demo(name, count=count, seed=seed)
+        title = f"{name}: {count} fresh noisy instances, model that ships"
+        console.print(_table(title, shown.rows))
+        examples.append(
+            Example(shown.problem, shown.truth, shown.observation, shown.reconstructions)
+        )
+    draw_reconstructions(examples, output)
+    console.print(f"truth, observation and reconstructions drawn in {output}", highlight=False)
+
+
 def main() -> None:
     """Entry point of the ``deceptron`` command."""
     try:
@@ -62,6 +143,13 @@ def main() -> None:
     except DeceptronError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _table(title: str, rows: list[dict[str, str | float]]) -> Table:
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()))
+    return table
 
 
 def _overview() -> Table:

@@ -15,6 +15,11 @@ from deceptron.core.protocols import RowMap
 
 def jvp(function: RowMap, x: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
     """Value and directional derivative ``(f(x), J(x) v)``, in one forward pass."""
+    if torch.is_inference_mode_enabled():
+        # There, and on tensors made there, dual numbers lose their tangents without a word.
+        with torch.inference_mode(False), torch.no_grad():
+            return jvp(function, x, tangent)
+    x, tangent = (t.clone() if t.is_inference() else t for t in (x, tangent))
     with forward_ad.dual_level():
         value, derivative = forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent)))
     # A map that ignores its input (g = 0, say) returns no tangent.

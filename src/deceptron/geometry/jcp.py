@@ -16,7 +16,6 @@ from torch import Tensor
 from deceptron.core import ConfigError, Pair, ShapeError
 from deceptron.core.checks import check_choice, check_count, check_rows
 from deceptron.core.differentiate import jvp as push_forward
-from deceptron.geometry.forward_mode import forward_mode, ordinary
 
 
 def jcp(
@@ -84,10 +83,9 @@ def probe_defects(
             f"probes must have shape (rows, probes, *x), x being {tuple(x.shape)}; "
             f"got {tuple(probes.shape)}"
         )
-    with forward_mode():
-        xi = ordinary(probes).flatten(0, 1)
-        points = ordinary(x).repeat_interleave(probes.shape[1], dim=0)
-        recovered, composed = push_forward(lambda z: pair.g(pair.f(z)), points, xi)
+    xi = probes.flatten(0, 1)
+    points = x.repeat_interleave(probes.shape[1], dim=0)
+    recovered, composed = push_forward(lambda z: pair.g(pair.f(z)), points, xi)
     if recovered.shape != points.shape:
         raise ShapeError(
             f"pair.g must return rows of x's shape {tuple(x.shape[1:])}; "

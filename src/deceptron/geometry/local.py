@@ -17,7 +17,6 @@ from torch import Tensor
 from deceptron.core import ConfigError, Pair, ShapeError
 from deceptron.core.checks import check_range, check_rows
 from deceptron.core.differentiate import dense_jacobian, jvp
-from deceptron.geometry.forward_mode import forward_mode, ordinary
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class LocalGeometry:
         cls, pair: Pair, x: Float[Tensor, "B *x"], target: Float[Tensor, "B *y"]
     ) -> LocalGeometry:
         """Evaluate both Jacobians and the residual, without a graph."""
-        with torch.no_grad(), forward_mode():
-            x = ordinary(x)
+        with torch.no_grad():
             y, residual = _residual(pair, x, target)
             return cls(dense_jacobian(pair.f, x), dense_jacobian(pair.g, y), residual.flatten(1))
 
@@ -124,8 +122,8 @@ def first_order_remainder(
     pair: Pair, x: Float[Tensor, "B *x"], target: Float[Tensor, "B *y"], *, step: float = 1.0
 ) -> Float[Tensor, "B *x"]:
     """``g(y - alpha r) - (g(y) - alpha G r)`` with ``y = f(x)``: falls with alpha squared."""
-    with torch.no_grad(), forward_mode():
-        y, residual = _residual(pair, ordinary(x), target)
+    with torch.no_grad():
+        y, residual = _residual(pair, x, target)
         value, slope = jvp(pair.g, y, residual)
         return pair.g(y - _step(step) * residual) - (value - step * slope)
 
