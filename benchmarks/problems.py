@@ -82,14 +82,14 @@ def grids() -> list[dict[str, object]]:
         row: dict[str, object] = {"problem": name}
         for grid in GRIDS:
             problem = problems.get(name, grid=grid)
-            forward, pullback = forward_and_vjp(problem, latents(problem, 16), repeats=1)
+            forward, pullback = forward_and_vjp(problem, latents(problem, 16))
             row[f"forward_{grid}"] = 1e3 * forward / 16
             row[f"vjp_{grid}"] = 1e3 * pullback / 16
         rows.append(row)
     row = {"problem": "heat-3d (8, 16, 32)"}
     for grid, column in zip((8, 16, 32), GRIDS, strict=True):
         problem = problems.get("heat-3d", grid=grid)
-        forward, pullback = forward_and_vjp(problem, latents(problem, 16), repeats=1)
+        forward, pullback = forward_and_vjp(problem, latents(problem, 16))
         row[f"forward_{column}"] = 1e3 * forward / 16
         row[f"vjp_{column}"] = 1e3 * pullback / 16
     return [*rows, row]
@@ -103,12 +103,13 @@ def conditioning(samples: int = 3, block: int = 128) -> list[dict[str, object]]:
         x = latents(problem, samples, torch.float64)
         n = x[0].numel()
         identity = torch.eye(n, dtype=torch.float64).reshape(n, *problem.x_shape)
-        tangents = problem.prior.sqrt(identity)
+        root = problem.prior.sqrt(identity).flatten(1)
         plain, above, spectra = [], [], []
         for row in x:
-            whitened = jacobian(problem, row, tangents, block) / problem.noise_std
-            bare = torch.linalg.svdvals(jacobian(problem, row, identity, block))
-            values = torch.linalg.svdvals(whitened)
+            transposed = jacobian(problem, row, identity, block)
+            bare = torch.linalg.svdvals(transposed)
+            # C^(1/2) is symmetric: C^(1/2) J' has the singular values of J C^(1/2).
+            values = torch.linalg.svdvals(root @ transposed / problem.noise_std)
             spectra.append(values)
             plain.append((float(bare[0]), float(bare[-1])))
             above.append(int((values > 1).sum()))

@@ -76,7 +76,7 @@ class NavierStokes2D(SampledProblem[BandFamily]):
     transport takes classical fourth-order Runge-Kutta steps. Modes above 2/3 of the grid's band
     are kept but only diffuse.
 
-    Behaviour: an eddy of vorticity 4 x 0.35 turns by about half a radian per snapshot, and
+    Behaviour: an eddy of vorticity 4 x 0.35 turns by about a third of a radian per snapshot, and
     filaments finer than the grid are wiped out by viscosity. The mean vorticity does not change.
 
     Arguments: ``grid`` points per axis, ``viscosity``, ``amplitude`` (vorticity per unit of x),
