@@ -33,7 +33,7 @@ def point_at_zero(matrices, target, rows=None):
     x[:, -1] = torch.arange(count)
     trial = model.evaluate(x, target)
     gradient = model.gradient(trial)
-    point = trial.point.__class__(x, trial.point.y, trial.point.r, trial.point.loss, gradient)
+    point = trial.point.__class__(x, trial.point.y, trial.point.r, trial.point.misfit, gradient)
     return model, point
 
 

@@ -108,7 +108,9 @@ def solve(
         if chosen.start == "reverse" and x0 is None:
             model.charge("g")
         descent = chosen.descent(x_flat.shape[1])
-        recorder = Recorder(x_flat, descent.rules) if history else None
+        recorder = None
+        if history:
+            recorder = Recorder(x_flat, components=y[0].numel(), rules=descent.rules)
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             outcome = Loop(
                 model,
@@ -120,18 +122,21 @@ def solve(
                 recorder=recorder,
                 callback=watched,
             ).run(x_flat, target.reshape(len(y), -1))
-    return _solution(outcome, x_shape, recorder, chosen.name, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return _solution(outcome, x_shape, target[0].numel(), recorder, chosen.name, seconds)
 
 
 def _solution(
     outcome: Outcome,
     x_shape: tuple[int, ...],
+    components: int,
     recorder: Recorder | None,
     method: str,
     seconds: float,
 ) -> Solution:
     status_of = torch.tensor([reason.status for reason in Reason], device=outcome.reason.device)
-    residual, first = (2 * outcome.loss).sqrt(), (2 * outcome.first_loss).sqrt()
+    loss, first_loss = outcome.misfit / components, outcome.first_misfit / components
+    residual, first = (2 * loss).sqrt(), (2 * first_loss).sqrt()
     return Solution(
         x=outcome.x.reshape(-1, *x_shape),
         status=status_of[outcome.reason],
@@ -139,7 +144,7 @@ def _solution(
         iterations=outcome.iterations,
         residual=residual,
         relative_residual=torch.where(first == 0, 0.0, residual / first),
-        loss=outcome.loss,
+        loss=loss,
         cost=Cost(**outcome.cost),
         method=method,
         seconds=seconds,

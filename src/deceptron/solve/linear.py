@@ -72,7 +72,7 @@ class ConjugateGradients:
     ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
         """Iterate; rows that have converged leave once they are half of the company."""
         assert isinstance(factors, Free)
-        rows, m = point.r.shape
+        rows = len(point.x)
         steps = torch.zeros(rows, dtype=torch.int64, device=point.x.device)
         solved = _Rows(
             index=torch.arange(rows, device=point.x.device),
@@ -81,9 +81,9 @@ class ConjugateGradients:
             damping=damping[:, None],
             d=torch.zeros_like(point.x),
             s=-point.r,  # -(J d + r)
-            # J'r reuses the gradient of the loss: no extra vjp.
-            z=-m * point.gradient * factors.free,
-            p=-m * point.gradient * factors.free,
+            # J'r is the gradient that the point carries: no extra vjp.
+            z=-point.gradient * factors.free,
+            p=-point.gradient * factors.free,
         )
         step_out = torch.zeros_like(point.x)
         residual_out = dot(point.r, point.r)

@@ -49,8 +49,8 @@ class Outcome:
     """How every row ended, in the order of the observations."""
 
     x: Float[Tensor, "B n"]
-    loss: Float[Tensor, " B"]
-    first_loss: Float[Tensor, " B"]
+    misfit: Float[Tensor, " B"]
+    first_misfit: Float[Tensor, " B"]
     iterations: Int[Tensor, " B"]
     reason: Int[Tensor, " B"]
     cost: dict[str, Int[Tensor, " B"]]
@@ -63,7 +63,7 @@ class _Live(RowData):
     row: Int[Tensor, " B"]
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
-    first_loss: Float[Tensor, " B"]
+    first_misfit: Float[Tensor, " B"]
     first_gradient: Float[Tensor, " B"]
     finite_trial: Bool[Tensor, " B"]  # some trial since the last accepted step was finite
 
@@ -108,8 +108,8 @@ class Loop:
         bad = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
         self.outcome = Outcome(
             x=x0.clone(),
-            loss=unknown.clone(),
-            first_loss=unknown.clone(),
+            misfit=unknown.clone(),
+            first_misfit=unknown.clone(),
             iterations=counts.clone(),
             reason=bad,
             cost={kind: self.model.tally.counts(kind) for kind in KINDS},
@@ -119,7 +119,7 @@ class Loop:
             row=usable,
             target=target[usable],
             iterations=counts[usable],
-            first_loss=unknown[usable],
+            first_misfit=unknown[usable],
             first_gradient=unknown[usable],
             finite_trial=torch.zeros_like(usable, dtype=torch.bool),
         )
@@ -127,8 +127,8 @@ class Loop:
             return
         trial = self.model.evaluate(x0[usable], self.live.target)
         self.point = trial.point
-        self.live = replace(self.live, first_loss=self.point.loss)
-        finite = self.point.loss.isfinite()
+        self.live = replace(self.live, first_misfit=self.point.misfit)
+        finite = self.point.misfit.isfinite()
         reason = _mark(None, ~finite, Reason.NONFINITE_START)
         reason = self._settle(0, trial, finite, reason)
         if self.stopping.gradient_tolerance is not None and self.point.gradient.numel():
@@ -142,10 +142,8 @@ class Loop:
         model, point, live, search_state = self.model, self.point, self.live, self.search_state
 
         proposal = self.descent.propose(model, point, self.descent_state, search_state.scale)
-        x, p = point.x + proposal.delta, proposal.delta
-        if self.box is not None:
-            x = self.box.project(x)
-            p = x - point.x
+        x = proposal.x if self.box is None else self.box.project(proposal.x)
+        p = x - point.x
         slope = dot(point.gradient, p)
         if not bool((slope.abs() < torch.inf).all()):
             # A step that is not finite is not evaluated (a simulator may refuse it, for everyone);
@@ -157,7 +155,7 @@ class Loop:
         if self.search.needs_trial_gradient:
             gradient = model.gradient(trial)
             trial = replace(trial, point=replace(trial.point, gradient=gradient))
-        step = Step(p, slope, proposal)
+        step = Step(x, p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
 
         reason = None
@@ -169,7 +167,7 @@ class Loop:
             if trial.point.gradient.numel() == 0:
                 trial = replace(trial, point=replace(trial.point, gradient=point.gradient))
             self.point = trial.point.where(accept, point)
-            sane = (trial.point.loss.isfinite() & slope.isfinite()) | live.finite_trial
+            sane = (trial.point.misfit.isfinite() & slope.isfinite()) | live.finite_trial
             iterations = live.iterations + accept
             self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
             reason = _mark(reason, give_up & sane, Reason.NO_ACCEPTED_TRIAL)
@@ -190,7 +188,7 @@ class Loop:
         """Stop the moved rows that are done; give a gradient to those that go on."""
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
-            first = (2 * live.first_loss).sqrt()
+            first = (live.first_misfit * (2 / live.target.shape[1])).sqrt()
             for rule, met in stopping.residual_rules(self.point.residual, first):
                 reason = _mark(reason, met & moved, rule)
 
@@ -248,8 +246,8 @@ class Loop:
         stay = (reason == RUNNING).nonzero().flatten()
         rows = live.row[done]
         out.x[rows] = self.point.x[done]
-        out.loss[rows] = self.point.loss[done]
-        out.first_loss[rows] = live.first_loss[done]
+        out.misfit[rows] = self.point.misfit[done]
+        out.first_misfit[rows] = live.first_misfit[done]
         out.iterations[rows] = live.iterations[done]
         out.reason[rows] = reason[done]
         for kind, totals in out.cost.items():
@@ -283,7 +281,7 @@ class Loop:
             rows=live.row,
             x=point.x.reshape(-1, *self.model.x_shape),
             residual=point.residual,
-            loss=point.loss,
+            loss=point.misfit / point.r.shape[1],
             iterations=live.iterations,
             accepted=moved,
             reason=torch.full_like(live.row, RUNNING) if reason is None else reason,
@@ -303,7 +301,7 @@ class Loop:
         entry = Entry(
             row=live.row,
             iteration=live.iterations,
-            loss=self.point.loss,
+            misfit=self.point.misfit,
             scale=search_state.scale,
             slope=step.slope,
             step_norm=norm(step.p),

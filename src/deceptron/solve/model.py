@@ -17,18 +17,22 @@ from deceptron.solve.rows import RowData, norm
 
 @dataclass(frozen=True)
 class Point(RowData):
-    """Rows at their current iterates; ``loss`` is 0.5 mean(r^2), ``gradient`` that of the loss."""
+    """Rows at their current iterates; ``misfit`` is 0.5 |r|^2 and ``gradient`` its gradient J'r.
+
+    The loss that users see is misfit / m. Every test the loop makes is homogeneous in it, so the
+    factor is applied once, at the end.
+    """
 
     x: Float[Tensor, "B n"]
     y: Float[Tensor, "B m"]
     r: Float[Tensor, "B m"]
-    loss: Float[Tensor, " B"]
+    misfit: Float[Tensor, " B"]
     gradient: Float[Tensor, "B n"]
 
     @property
     def residual(self) -> Float[Tensor, " B"]:
         """RMS over the components of r."""
-        return (2 * self.loss).sqrt()
+        return (self.misfit * (2 / self.r.shape[1])).sqrt()
 
 
 KINDS = ("f", "g", "jvp", "vjp", "linear_steps")
@@ -113,16 +117,16 @@ class Model:
             output = self._flat_f(leaf)
         y = output.detach()
         r = y - target
-        loss = norm(r).square_().mul_(0.5 / r.shape[1])
-        point = Point(x, y, r, loss, gradient=x.new_empty(0))
+        misfit = norm(r).square_().mul_(0.5)
+        point = Point(x, y, r, misfit, gradient=x.new_empty(0))
         return Trial(point, leaf, output)
 
     def gradient(
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B n"]:
-        """J'r / m at the trial's point, charged to the ``wanted`` rows (default: all)."""
+        """J'r at the trial's point, charged to the ``wanted`` rows (default: all)."""
         self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
-        return _pull_back(trial.output, trial.leaf, trial.point.r / trial.point.r.shape[1])
+        return _pull_back(trial.output, trial.leaf, trial.point.r)
 
     def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
         """The reverse map."""

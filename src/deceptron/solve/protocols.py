@@ -18,9 +18,9 @@ S = TypeVar("S", bound="SearchState")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial step before projection; ``predicted`` is the decrease the local model promises."""
+    """A trial point before projection; ``predicted`` is the decrease the local model promises."""
 
-    delta: Float[Tensor, "B n"]
+    x: Float[Tensor, "B n"]
     predicted: Float[Tensor, " B"] | None = None
     rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
 
@@ -52,16 +52,17 @@ class SearchState(RowData):
 
 @dataclass(frozen=True)
 class Step:
-    """A projected trial step and the numbers that more than one party needs."""
+    """A projected trial, the step p that leads there, and what more than one party needs."""
 
+    x: Float[Tensor, "B n"]
     p: Float[Tensor, "B n"]
     slope: Float[Tensor, " B"]  # <gradient, p>
     proposal: Proposal
 
     @property
     def bent(self) -> Bool[Tensor, " B"]:
-        """Where the box changed the proposed step."""
-        return (self.p != self.proposal.delta).any(1)
+        """Where the box changed the proposed point."""
+        return (self.x != self.proposal.x).any(1)
 
 
 class Search(Protocol[S]):

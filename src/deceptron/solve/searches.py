@@ -15,9 +15,9 @@ from deceptron.solve.protocols import SearchState, Step
 from deceptron.solve.rows import dot
 
 
-def _round_off(loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """How far two evaluations of the same loss may differ."""
-    return 4 * torch.finfo(loss.dtype).eps * loss
+def _round_off(misfit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """How far two evaluations of the same misfit may differ."""
+    return 4 * torch.finfo(misfit.dtype).eps * misfit
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Armijo:
     """Accept if phi(x + p) <= phi(x) + c <grad, p>; else shrink the scale.
 
     ``require_descent`` also rejects a step with <grad, p> >= 0, and forgives a rise within the
-    round-off of the loss, so that a row can reach its gradient tolerance. Algorithm 1 of the paper
-    has neither: its acceptance may raise the loss where the learned step does not descend.
+    round-off of the misfit, so that a row can reach its gradient tolerance. Algorithm 1 of the
+    paper has neither: its acceptance may raise the misfit where the learned step does not descend.
     ``carry`` starts the next search at twice the scale that was last accepted instead of at
     ``initial_scale``, which a method without a natural scale (gradient descent) needs.
     """
@@ -55,7 +55,7 @@ class Armijo:
 
     def start(self, model: Model, point: Point) -> SearchState:
         """Scale ``initial_scale``, no trials yet."""
-        return self._fresh(point.loss)
+        return self._fresh(point.misfit)
 
     def _fresh(self, like: Float[Tensor, " B"]) -> SearchState:
         trials = torch.zeros_like(like, dtype=torch.int64)
@@ -65,13 +65,13 @@ class Armijo:
         self, point: Point, trial: Point, step: Step, state: SearchState
     ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
         """Sufficient decrease along the projected step."""
-        allowed = torch.add(point.loss, step.slope, alpha=self.sufficient_decrease)
+        allowed = torch.add(point.misfit, step.slope, alpha=self.sufficient_decrease)
         if self.require_descent:
-            accept = (trial.loss <= allowed + _round_off(point.loss)) & (step.slope < 0)
+            accept = (trial.misfit <= allowed + _round_off(point.misfit)) & (step.slope < 0)
         else:
-            accept = trial.loss <= allowed
+            accept = trial.misfit <= allowed
         if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
-            return accept, self._fresh(point.loss), torch.zeros_like(accept)
+            return accept, self._fresh(point.misfit), torch.zeros_like(accept)
         restart = 2 * state.scale if self.carry else self.initial_scale
         scale = torch.where(accept, restart, self.shrink * state.scale)
         give_up = ~accept & (state.trials >= self.max_backtracks)
@@ -114,14 +114,14 @@ class Wolfe:
 
     def start(self, model: Model, point: Point) -> WolfeState:
         """Full step, empty bracket."""
-        return _fresh_bracket(point.loss)
+        return _fresh_bracket(point.misfit)
 
     def judge(
         self, point: Point, trial: Point, step: Step, state: WolfeState
     ) -> tuple[Bool[Tensor, " B"], WolfeState, Bool[Tensor, " B"]]:
         """Shorten where Armijo fails, lengthen where the slope is still steep, else accept."""
-        allowed = point.loss + self.sufficient_decrease * step.slope + _round_off(point.loss)
-        enough = (trial.loss <= allowed) & (step.slope < 0)
+        allowed = point.misfit + self.sufficient_decrease * step.slope + _round_off(point.misfit)
+        enough = (trial.misfit <= allowed) & (step.slope < 0)
         flat = dot(trial.gradient, step.p) >= self.curvature * step.slope
         accept = enough & (flat | step.bent | (state.trials >= self.patience))
 
@@ -143,7 +143,7 @@ class Wolfe:
         high: Float[Tensor, " B"],
     ) -> Float[Tensor, " B"]:
         """Where a quadratic through what is known has its minimum, kept well inside the bracket."""
-        rise = trial.loss - point.loss
+        rise = trial.misfit - point.misfit
         secant = step.slope / (step.slope - dot(trial.gradient, step.p))
         parabola = step.slope / (2 * (step.slope - rise))
         guess = scale * torch.where(enough, secant, parabola)
@@ -219,8 +219,8 @@ class AdaptiveDamping:
         # The prediction is for the step before projection. Where the box bent it, use the bound
         # that the undamped model attains: a decrease of half the slope.
         predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
-        noise = _round_off(point.loss)
-        actual = point.loss - trial.loss
+        noise = _round_off(point.misfit)
+        actual = point.misfit - trial.misfit
         # Below round-off the ratio is noise over noise; then trust the model.
         gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
         accept = (gain > self.accept_ratio) & (predicted > 0)

@@ -43,13 +43,13 @@ class FixedDamping:
     def prepare(self, model: Model, point: Point, state: Solved | None, box: Box | None) -> Solved:
         """One linear solve per accepted point."""
         factors = self.linear.factor(model, point, box)
-        damping = torch.full_like(point.loss, self.damping)
+        damping = torch.full_like(point.misfit, self.damping)
         step, _ = self.linear.solve(model, point, factors, damping)
         return Solved(step)
 
     def propose(self, model: Model, point: Point, state: Solved, scale: Tensor) -> Proposal:
         """Backtrack along the step."""
-        return Proposal((self.relaxation * scale)[:, None] * state.step)
+        return Proposal(torch.addcmul(point.x, (self.relaxation * scale)[:, None], state.step))
 
 
 @dataclass(frozen=True)
@@ -69,4 +69,4 @@ class SearchedDamping:
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """One linear solve per trial."""
         step, left_over = self.linear.solve(model, point, state, scale)
-        return Proposal(step, predicted=point.loss - left_over / (2 * point.r.shape[1]))
+        return Proposal(point.x + step, predicted=point.misfit - 0.5 * left_over)

@@ -52,7 +52,7 @@ class LBFGS:
 
     def propose(self, model: Model, point: Point, state: Memory, scale: Tensor) -> Proposal:
         """Scale the direction."""
-        return Proposal(scale[:, None] * state.direction)
+        return Proposal(torch.addcmul(point.x, scale[:, None], state.direction))
 
 
 def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor, Tensor]:

@@ -44,7 +44,7 @@ class Published:
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """Propose in measurement space, pull back, relax."""
         pulled_back = model.g(torch.addcmul(point.y, point.r, scale[:, None], value=-1))
-        return Proposal((pulled_back - point.x).mul_(self.relaxation))
+        return Proposal(torch.lerp(point.x, pulled_back, self.relaxation))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Difference:
             part = point.take(shorter)
             ahead = ahead.clone()
             ahead[shorter] = model.at(shorter).g(part.y - scale[shorter, None] * part.r)
-        return Proposal(self.relaxation * (ahead - state.g_here))
+        return Proposal(point.x + self.relaxation * (ahead - state.g_here))
 
 
 @dataclass(frozen=True)
@@ -105,4 +105,4 @@ class Tangent:
 
     def propose(self, model: Model, point: Point, state: Direction, scale: Tensor) -> Proposal:
         """Scale the direction."""
-        return Proposal(scale[:, None] * state.direction)
+        return Proposal(torch.addcmul(point.x, scale[:, None], state.direction))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from deceptron.core.box import Box
@@ -14,7 +15,9 @@ from deceptron.solve.rows import RowData
 
 @dataclass(frozen=True)
 class Steepest:
-    """``-scale * gradient``."""
+    """``-scale J'r``, or ``-scale J'r / m`` with ``of_mean``: the gradient of the mean square."""
+
+    of_mean: bool = False
 
     rules = ("gradient",)
 
@@ -26,4 +29,5 @@ class Steepest:
 
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """Follow the negative gradient."""
-        return Proposal(-scale[:, None] * point.gradient)
+        length = scale / point.r.shape[1] if self.of_mean else scale
+        return Proposal(torch.addcmul(point.x, length[:, None], point.gradient, value=-1))
