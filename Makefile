@@ -26,7 +26,10 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
+
+demo: $(STAMP)
+	$(BIN)/deceptron demo --output demo.png
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks
@@ -36,4 +39,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info
+	rm -rf $(VENV) build dist src/*.egg-info demo.png

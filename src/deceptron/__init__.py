@@ -13,7 +13,7 @@ from deceptron.core import (
 )
 from deceptron.geometry import jcp, rjcp
 from deceptron.maps import Deceptron, load, save
-from deceptron.solve import methods, solve
+from deceptron.solve import methods, solve, solve_file
 from deceptron.train import train
 
 __version__ = "0.1.0"
@@ -37,5 +37,6 @@ __all__ = [
     "rjcp",
     "save",
     "solve",
+    "solve_file",
     "train",
 ]
