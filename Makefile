@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint types imports unit demo benchmarks format clean
+.PHONY: test lint types imports unit demo zoo benchmarks format clean
 
 test: lint types imports unit
 
@@ -30,6 +30,10 @@ unit: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/deceptron demo --output demo.png
+
+# Trains the models that ship; resumable, half an hour on two cores.
+zoo: $(STAMP)
+	$(BIN)/python tools/make_zoo.py
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -128,10 +128,9 @@ def demo(
     for name in DEMO_PROBLEMS:
         shown = run_demo(name, count=count, seed=seed)
         title = f"{name}: {count} fresh noisy instances, model that ships"
-        console.print(_table(title, shown.rows))
-        examples.append(
-            Example(shown.problem, shown.truth, shown.observation, shown.reconstructions)
-        )
+        console.print(_table(title, [entry.summary() for entry in shown.measurements]))
+        first = {e.method: (e.solution.x[0], float(e.rmse[0])) for e in shown.measurements}
+        examples.append(Example(shown.problem, shown.x[0], shown.y[0], first))
     draw_reconstructions(examples, output)
     console.print(f"truth, observation and reconstructions drawn in {output}", highlight=False)
 

@@ -1,5 +1,6 @@
-"""Experiments on problems and shipped models; results as plain rows, never as pictures."""
+"""Experiments on problems and models; results as plain rows and tensors, never as pictures."""
 
 from deceptron.study.demo import DEMO_PROBLEMS, Demo, run_demo
+from deceptron.study.measure import Measurement, measure
 
-__all__ = ["DEMO_PROBLEMS", "Demo", "run_demo"]
+__all__ = ["DEMO_PROBLEMS", "Demo", "Measurement", "measure", "run_demo"]

@@ -1,0 +1,72 @@
+"""What a method makes of instances whose answer is known: errors, true misfit, cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deceptron.core.protocols import Pair
+from deceptron.core.solution import Solution
+from deceptron.problems import Problem
+from deceptron.solve import solve
+from deceptron.solve.methods import Method
+
+CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One method on one set of instances; tensors have an entry per instance.
+
+    ``true_residual`` is the RMS misfit of the simulator, not the surrogate, in units of the noise.
+    """
+
+    method: str
+    solution: Solution
+    rmse: Float[Tensor, " B"]
+    true_residual: Float[Tensor, " B"]
+
+    def summary(self) -> dict[str, str | float]:
+        """Means over the instances, for a table."""
+        return {
+            "method": self.method,
+            "RMSE": float(self.rmse.mean()),
+            "true residual / noise": float(self.true_residual.square().mean().sqrt()),
+            "iterations": float(self.solution.iterations.double().median()),
+            "evaluations": float(self.solution.cost.evaluations.double().mean()),
+            "ms per instance": 1e3 * self.solution.seconds / len(self.rmse),
+        }
+
+
+def measure(
+    pair: Pair,
+    problem: Problem,
+    x: Float[Tensor, "B *x"],
+    y: Float[Tensor, "B *y"],
+    *,
+    label: str,
+    method: str | Method,
+    **settings: Any,
+) -> Measurement:
+    """Solve the observations ``y`` of the latents ``x`` and compare."""
+    solution = solve(pair, y, method=method, **settings)
+    return Measurement(
+        label,
+        solution,
+        rmse=_rms(solution.x - x),
+        true_residual=_rms((simulate(problem, solution.x) - y) / problem.noise_std),
+    )
+
+
+def simulate(problem: Problem, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
+    """The simulator without a graph, in chunks."""
+    with torch.no_grad():
+        return torch.cat([problem.simulate(rows) for rows in x.split(CHUNK)])
+
+
+def _rms(rows: Tensor) -> Tensor:
+    return rows.flatten(1).square().mean(1).sqrt()
