@@ -5,7 +5,7 @@ import torch
 
 import deceptron as dc
 from deceptron.core import Box
-from deceptron.core.differentiate import dense_jacobian, jvp
+from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp
 
 
 def test_projection_by_numbers_and_by_tensors_agrees():
@@ -70,9 +70,25 @@ def test_jvp_and_dense_jacobian_against_functorch():
     value, tangent = jvp(f, x, v)
     torch.testing.assert_close(value, f(x))
     torch.testing.assert_close(tangent, torch.einsum("bmn,bn->bm", jacobian, v.flatten(1)))
+    w = torch.randn(3, 5, dtype=torch.float64)
+    linear = Linearisation(f, x)
+    for _ in range(2):  # products can be repeated
+        torch.testing.assert_close(linear.jvp(v), tangent)
+        pulled = torch.einsum("bmn,bm->bn", jacobian, w)
+        torch.testing.assert_close(linear.vjp(w).flatten(1), pulled)
+
+
+def test_jvp_holds_in_inference_mode():
+    with torch.inference_mode():
+        x = torch.zeros(2, 3)
+        _, tangent = jvp(torch.sin, x, torch.ones_like(x))
+    assert tangent.tolist() == [[1.0] * 3] * 2
 
 
 def test_a_map_that_ignores_its_input_has_a_zero_derivative():
     x = torch.randn(3, 4)
     _, tangent = jvp(lambda x: torch.ones(3, 2), x, torch.ones_like(x))
     assert tangent.tolist() == [[0.0, 0.0]] * 3
+    linear = Linearisation(lambda x: torch.ones(3, 2), x)
+    assert linear.jvp(torch.ones_like(x)).tolist() == [[0.0, 0.0]] * 3
+    assert linear.vjp(torch.ones(3, 2)).tolist() == [[0.0] * 4] * 3

@@ -70,6 +70,8 @@ def test_rows_stop_on_their_own_and_pay_for_themselves():
     assert steps[1] >= 8  # as many as unknowns
     assert max(steps[:1] + steps[2:]) <= 4  # strongly damped rows end almost at once
     assert model.tally.counts("jvp").tolist() == steps
+    # One for the gradient at the point, one for the graph, one a step.
+    assert model.tally.counts("vjp").tolist() == [2 + count for count in steps]
     alone_model, alone_point = point_at_zero(matrices[:2], target[:2])
     alone, _ = solver.solve(
         alone_model, alone_point, solver.factor(alone_model, alone_point, None), damping[:2]

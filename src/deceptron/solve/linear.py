@@ -90,10 +90,11 @@ class ConjugateGradients:
         gamma = dot(solved.z, solved.z)
         goal = self.tolerance**2 * gamma
         going = gamma > 0
-        # The graph for the vjps is one forward pass. Rebuilding it for a smaller company is not
-        # charged, so that a row's count does not depend on its neighbours.
+        # The graph that the products run over costs a forward and a backward pass. Rebuilding it
+        # for a smaller company is not charged: a row's count must not depend on its neighbours.
         model.charge("f")
-        pull_back = model.f_vjp_function(point.x)
+        model.charge("vjp")
+        jacobian = model.linearise(point.x)
 
         for _ in range(self.max_steps):
             live = going.nonzero().flatten()
@@ -104,16 +105,16 @@ class ConjugateGradients:
                 residual_out[solved.index] = dot(solved.s, solved.s)
                 solved = solved.take(live)
                 gamma, goal, going = gamma[live], goal[live], going[live]
-                pull_back = model.f_vjp_function(solved.x)
+                jacobian = model.linearise(solved.x)
             steps[solved.index] += going
-            q = model.uncharged_f_jvp(solved.x, solved.p)
+            q = jacobian.jvp(solved.p)
             curvature = dot(q, q) + solved.damping[:, 0] * dot(solved.p, solved.p)
             # A direction without curvature (or NaN) ends the row where it is.
             moving = going & (curvature > 0) & curvature.isfinite()
             alpha = torch.where(moving, gamma / torch.where(moving, curvature, 1.0), 0.0)[:, None]
             d = torch.where(moving[:, None], solved.d + alpha * solved.p, solved.d)
             s = torch.where(moving[:, None], solved.s - alpha * q, solved.s)
-            z = (pull_back(s) - solved.damping * d) * solved.free
+            z = (jacobian.vjp(s) - solved.damping * d) * solved.free
             gamma_next = dot(z, z)
             beta = torch.where(moving, gamma_next / torch.where(moving, gamma, 1.0), 0.0)[:, None]
             solved = solved.moved(d=d, s=s, z=z, p=z + beta * solved.p)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.differentiate import dense_jacobian, jvp
+from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp, pull_back
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import RowMap
 from deceptron.solve.rows import RowData, norm
@@ -126,7 +125,7 @@ class Model:
     ) -> Float[Tensor, "B n"]:
         """J'r at the trial's point, charged to the ``wanted`` rows (default: all)."""
         self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
-        return _pull_back(trial.output, trial.leaf, trial.point.r)
+        return pull_back(trial.output, trial.leaf, trial.point.r)
 
     def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
         """The reverse map."""
@@ -138,30 +137,16 @@ class Model:
         self.charge("jvp")
         return jvp(self._flat_g, y, tangent)[1]
 
-    def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
-        """J_f(x) times a latent direction."""
-        self.charge("jvp")
-        return jvp(self._flat_f, x, tangent)[1]
-
-    def f_vjp_function(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        """w -> J_f(x)'w for repeated use: one forward pass now, one backward pass a call.
-
-        Nothing is charged: in an iteration whose rows finish one by one, the caller knows whom
-        a call serves.
+    def linearise(self, x: Float[Tensor, "B n"]) -> Linearisation:
+        """J_f(x) for repeated products. Nothing is charged: rows finish one by one, and the caller
+        knows whom a product serves.
         """
-        with torch.enable_grad():
-            leaf = x.detach().requires_grad_()
-            output = self._flat_f(leaf)
-        return lambda w: _pull_back(output, leaf, w, retain=True)
+        return Linearisation(self._flat_f, x)
 
     def f_jacobian(self, x: Float[Tensor, "B n"]) -> Float[Tensor, "B m n"]:
         """Dense J_f, charged as n jvps a row."""
         self.charge("jvp", x.shape[1])
         return dense_jacobian(self._flat_f, x)
-
-    def uncharged_f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
-        """As ``f_jvp`` for callers that charge rows one by one."""
-        return jvp(self._flat_f, x, tangent)[1]
 
     def _flat_f(self, x: Tensor) -> Tensor:
         y = self._f(x.reshape(-1, *self.x_shape))
@@ -183,10 +168,3 @@ class Model:
                 f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"
             )
         return x.reshape(y.shape[0], -1)
-
-
-def _pull_back(output: Tensor, leaf: Tensor, w: Tensor, *, retain: bool = False) -> Tensor:
-    if not output.requires_grad:  # f ignores its input
-        return torch.zeros_like(leaf)
-    (pulled,) = torch.autograd.grad(output, leaf, w, retain_graph=retain, allow_unused=True)
-    return torch.zeros_like(leaf) if pulled is None else pulled

@@ -203,7 +203,8 @@ class AdaptiveDamping:
         direction = (
             point.gradient / length.sqrt().clamp_min(torch.finfo(length.dtype).tiny)[:, None]
         )
-        q = model.f_jvp(point.x, direction)
+        model.charge("jvp")
+        q = model.linearise(point.x).jvp(direction)
         rayleigh = dot(q, q)
         usable = rayleigh.isfinite() & (rayleigh > 0)
         damping = self.relative_start * torch.where(usable, rayleigh, 1.0)
