@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
+from deceptron.core.files import replacing
 from deceptron.maps.network import Network, build, is_registered
 from deceptron.maps.pair import Deceptron
 
@@ -139,16 +139,9 @@ def _describe(module: nn.Module) -> dict[str, Any]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from deceptron.core.errors import ConfigError
+from deceptron.core.files import replacing
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -54,11 +54,7 @@ def draw_field(figure: Figure, axis: Any, value: Tensor, scale: Tensor, signed: 
 
 
 def write_figure(figure: Figure, path: Path) -> Path:
-    """A picture is complete or absent: written beside its name, then renamed."""
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        figure.savefig(partial, dpi=80)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write the picture; the file appears whole or not at all."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=80)
     return path

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.files import replacing
 
 Array = npt.NDArray[Any]
 SUFFIXES = (".npy", ".npz", ".h5", ".hdf5")
@@ -62,13 +63,12 @@ def open_rows(path: str | os.PathLike[str], *, name: str = "y") -> Iterator[Rows
 def write_columns(
     path: Path, shapes: dict[str, tuple[tuple[int, ...], Any]], pieces: Iterable[dict[str, Array]]
 ) -> None:
-    """Write columns of rows, piece by piece, to a temporary name, then give it its own.
+    """Write columns of rows, piece by piece; the file appears whole or not at all.
 
     ``shapes`` has the full shape and dtype of each column, ``pieces`` the rows in order; a
     ``.npz`` file takes one column at a time, so ``pieces`` must be iterable more than once.
     """
-    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
+    with replacing(path) as temporary:
         if path.suffix == ".npy":
             shape, dtype = shapes["x"]
             table = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
@@ -90,9 +90,6 @@ def write_columns(
             with _h5py().File(temporary, "w") as file:
                 tables = {c: file.create_dataset(c, s, dtype=d) for c, (s, d) in shapes.items()}
                 _fill(tables, pieces)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_suffix(what: str, path: Path) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.files import replacing
 from deceptron.core.protocols import Pair
 from deceptron.core.solution import Solution
 from deceptron.core.status import Status
@@ -127,7 +128,8 @@ class _Parts:
                 )
         else:
             self.folder.mkdir(exist_ok=True)
-            self._replace(note_file, lambda file: file.write(json.dumps(self.note).encode()))
+            with replacing(note_file) as temporary:
+                temporary.write_text(json.dumps(self.note))
 
     def has(self, start: int) -> bool:
         """Whether the chunk that begins at row ``start`` is done."""
@@ -135,7 +137,8 @@ class _Parts:
 
     def write(self, start: int, columns: dict[str, Array]) -> None:
         """Keep a finished chunk."""
-        self._replace(self._path(start), lambda file: np.savez(file, **columns))  # type: ignore[arg-type]
+        with replacing(self._path(start)) as temporary:
+            np.savez(temporary, **columns)  # type: ignore[arg-type]
 
     def read(self, start: int) -> dict[str, Array]:
         """A finished chunk."""
@@ -155,14 +158,6 @@ class _Parts:
 
     def _path(self, start: int) -> Path:
         return self.folder / f"{start:012d}.npz"
-
-    def _replace(self, path: Path, write: Callable[[Any], object]) -> None:
-        temporary = path.with_name(f".{path.name}.partial")
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
 
 
 @dataclass(frozen=True)
