@@ -126,17 +126,18 @@ class _Parts:
                     f"{self.folder} holds parts of another run ({', '.join(different)} differ); "
                     "remove it to start afresh"
                 )
-        else:
-            self.folder.mkdir(exist_ok=True)
-            with replacing(note_file) as temporary:
-                temporary.write_text(json.dumps(self.note))
 
     def has(self, start: int) -> bool:
         """Whether the chunk that begins at row ``start`` is done."""
         return self._path(start).is_file()
 
     def write(self, start: int, columns: dict[str, Array]) -> None:
-        """Keep a finished chunk."""
+        """Keep a finished chunk; the first one makes the folder, so a refused run leaves none."""
+        note_file = self.folder / "run.json"
+        if not note_file.is_file():
+            self.folder.mkdir(exist_ok=True)
+            with replacing(note_file) as temporary:
+                temporary.write_text(json.dumps(self.note))
         with replacing(self._path(start)) as temporary:
             np.savez(temporary, **columns)  # type: ignore[arg-type]
 
