@@ -34,8 +34,8 @@ from deceptron.train.streams import stream
 from deceptron.train.watch import Watcher, watchers
 
 RESULT = "pair.safetensors"
-# Variance of a noise so small that the linear estimate does not notice it, yet invertible.
-LEAST_RIDGE = 1e-8
+# Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
+LEAST_NOISE = 1e-4
 
 
 def train(
@@ -305,8 +305,12 @@ class Training:
         entries = math.prod(self._problem.x_shape) * math.prod(self._problem.y_shape)
         if entries > self._recipe.wiener_limit:
             return None
-        ridge = max(data.noise_level**2, LEAST_RIDGE)
-        return Wiener.fit(data.train.x, data.train.y, ridge=ridge)
+        # In units of the noise every component is equally noisy, as the ridge assumes.
+        noise = data.noise.clamp_min(LEAST_NOISE)
+        wiener = Wiener.fit(data.train.x, data.train.y / noise, ridge=1.0)
+        wiener.gain.div_(noise.flatten())
+        wiener.mean_y.mul_(noise.flatten())
+        return wiener
 
     def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
         used = {stage: results[stage] for stage in ("forward", "reverse", name)}

@@ -48,11 +48,6 @@ class TrainingData:
         std = torch.as_tensor(self.problem.noise_std).to(self.train.y)
         return (std / self.scaler.scale).broadcast_to(self.problem.y_shape)
 
-    @property
-    def noise_level(self) -> float:
-        """Its root mean square."""
-        return self.scaler.noise_level(self.problem.noise_std, self.problem.y_shape)
-
     def noisy(self, rows: Rows, generator: torch.Generator) -> Float[Tensor, "N *y"]:
         """Observations as the sensor gives them, normalised."""
         return self.scaler.normalise(self.problem.add_noise(rows.physical, generator=generator))

@@ -21,7 +21,7 @@ import io
 import json
 import os
 import platform
-import secrets
+from dataclasses import MISSING, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,7 +32,9 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.core.files import replacing
 from deceptron.train.loop import COLUMNS, Row, StageState
+from deceptron.train.recipe import Recipe, plain
 
 FORMAT = "deceptron-run"
 VERSION = 1
@@ -45,7 +47,7 @@ class RunFolder:
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self.path, self._config = path, config
         self._checkpoints = path / "checkpoints"
-        self._digest = hashlib.sha256(_json(config).encode()).hexdigest()[:16]
+        self._digest = _digest(config)
         self._metrics: TextIO | None = None
         self._lock: int | None = None
 
@@ -55,7 +57,7 @@ class RunFolder:
             self._checkpoints.mkdir(parents=True, exist_ok=True)
             self._lock = _take_lock(self.path)
             for folder in (self.path, self._checkpoints):
-                for litter in folder.glob(".*.tmp"):
+                for litter in folder.glob(".*.partial*"):
                     litter.unlink(missing_ok=True)
         except OSError as error:
             raise _cannot(self.path, error) from error
@@ -66,7 +68,7 @@ class RunFolder:
                     f"out={str(self.path)!r} already holds a run: pass resume=True to continue "
                     "it, or choose another folder"
                 )
-            _check_same(config, self._config)
+            self._digest = _digest(_check_same(config, self._config))
         else:
             _write(config, (_json(self._config) + "\n").encode())
         self._note_environment(device)
@@ -206,22 +208,28 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _check_same(path: Path, wanted: dict[str, Any]) -> None:
+def _check_same(path: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run that the folder holds, if they are the wanted ones."""
     try:
-        found = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text())
         if found["format"] != FORMAT:
             raise ValueError(f"format {found['format']!r}")
+        # A run older than a setting was made with what is now its default.
+        settings = [entry for entry in fields(Recipe) if entry.default is not MISSING]
+        defaults = {entry.name: plain(entry.default) for entry in settings}
+        complete = {**found, "recipe": {**defaults, **found["recipe"]}}
     except OSError as error:
         raise _cannot(path, error, "read") from error
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is not the config.json of a deceptron run") from error
-    different = _difference(found, json.loads(_json(wanted)))
+    different = _difference(complete, json.loads(_json(wanted)))
     if different is not None:
         name, old, new = different
         raise CheckpointError(
             f"out={str(path.parent)!r} holds a run with another {name}: it has {old!r}, this call "
             f"{new!r}; choose another folder"
         )
+    return found
 
 
 def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
@@ -252,22 +260,19 @@ def _take_lock(folder: Path) -> int | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise _cannot(path, error) from error
 
 
 def _cannot(path: Path, error: OSError, verb: str = "write") -> CheckpointError:
     return CheckpointError(f"cannot {verb} {path}: {error.strerror or error}")
+
+
+def _digest(config: dict[str, Any]) -> str:
+    return hashlib.sha256(_json(config).encode()).hexdigest()[:16]
 
 
 def _json(config: dict[str, Any]) -> str:

@@ -97,7 +97,7 @@ class ReverseObjective:
         self._data, self._recipe, self._f = data, recipe, f
         self._guard_limit = guard_limit
         self._fx, self._val_fx = mapped(f, data.train.x), mapped(f, data.val.x)
-        self._stabilisers = _stabilisers(recipe, f, g)
+        self._stabilisers = _stabilisers(recipe, f, g) if stage_number == CONTINUATION else []
         self._probes = Probes(data, recipe, f)
         self._val_probes = self._probes.for_validation()
         self._jcp = jcp and recipe.weights.jcp > 0
@@ -148,8 +148,9 @@ class ReverseObjective:
         return measured
 
     def score(self, measured: Measured) -> float:
-        """State error; in stage 3 plus a multiple of RJCP."""
-        weight = self._recipe.selection_rjcp if self.stage_number == CONTINUATION else 0.0
+        """State error plus a multiple of RJCP."""
+        recipe, last = self._recipe, self.stage_number == CONTINUATION
+        weight = recipe.selection_rjcp if last else recipe.reverse_selection_rjcp
         return state_error(self._recipe, measured) + weight * measured["rjcp"]
 
     def eligible(self, measured: Measured) -> bool:

@@ -212,6 +212,7 @@ def paper_recipe(problem: Problem) -> Recipe:
         cycle_noise=protocol.cycle_noise,
         guard=protocol.guard,
         selection_rjcp=protocol.jcp,
+        reverse_selection_rjcp=protocol.jcp,
         start_counts=False,
         both=True,
     )

@@ -57,7 +57,8 @@ class Weights:
     ``task`` |f(x) - y|^2; ``reconstruction`` |g(f(x)) - x|^2; ``cycle`` |f(g(y~)) - y~|^2;
     ``jcp`` |J_g J_f xi - xi|^2; ``pairs`` |g(y + eta) - x|^2, only with ``noisy_pairs``;
     ``bias_tie`` (mean b_f + mean b_g)^2 and ``composition`` |V W - I|^2 of the first layers of two
-    MLPs, stabilisers of the paper's heat-1d. Every square is a mean over components.
+    MLPs, stabilisers of the paper's heat-1d in both branches of stage 3. Every square is a mean
+    over components.
     """
 
     task: float = 1.0
@@ -91,13 +92,15 @@ class Recipe:
             every epoch; 0 draws fresh probes for every batch.
         cycle_noise: standard deviation of y~ about y, normalised units.
         noisy_pairs: also fit g to real data, |g(y + eta) - x|^2 with the problem's noise, fresh
-            every epoch. The state error below is then measured on such pairs.
+            every epoch.
         weight_decay, clip: of Adam; largest norm of the gradient (``None``: no clipping).
         guard: an epoch of stage 3 is eligible only while the validation state error is at most
             ``guard`` times the best of stage 2 (``None``: always).
         selection_rjcp: stage 3 keeps the eligible epoch of least
-            ``state error + selection_rjcp * RJCP``; stage 2 that of least state error, stage 1
-            that of least task loss, all on validation data.
+            ``state error + selection_rjcp * RJCP``, measured on validation data. The state error
+            is that of g(f(x)), or of g(y + eta) with ``noisy_pairs``. Stage 1 keeps the epoch of
+            least task loss.
+        reverse_selection_rjcp: the same weight for stage 2.
         start_counts: whether a stage may keep the maps it started from. When no epoch of stage 3
             is eligible it does so anyway.
         both: train the continuation without JCP beside the one with it.
@@ -124,6 +127,7 @@ class Recipe:
     clip: float | None = 5.0
     guard: float | None = None
     selection_rjcp: float = 0.0
+    reverse_selection_rjcp: float = 0.0
     start_counts: bool = True
     both: bool = False
     train_rows: int | None = None
@@ -147,6 +151,7 @@ class Recipe:
         check_range("Recipe(cycle_noise=...)", self.cycle_noise, low=0.0)
         check_range("Recipe(weight_decay=...)", self.weight_decay, low=0.0)
         check_range("Recipe(selection_rjcp=...)", self.selection_rjcp, low=0.0)
+        check_range("Recipe(reverse_selection_rjcp=...)", self.reverse_selection_rjcp, low=0.0)
         if self.clip is not None:
             check_range("Recipe(clip=...)", self.clip, low=0.0, open_low=True)
         if self.guard is not None:
