@@ -30,6 +30,7 @@ def unet(linear, *, periodic=False, levels=2):
         channels=3,
         levels=levels,
         padding="circular" if periodic else "zeros",
+        gates=not periodic,
         generator=torch.Generator().manual_seed(1),
     )
 

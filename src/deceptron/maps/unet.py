@@ -23,7 +23,9 @@ class UNet(Network):
     a level on the way down and on the way up, the second of them residual.
 
     Shapes are ``(channels, *grid)``; every axis of the grid must be divisible by
-    2^(levels - 1). The exit starts at zero, so a fresh network is the zero map.
+    2^(levels - 1). The exit starts at zero, so a fresh network is the zero map. ``gates`` lets
+    the mean over the grid scale the channels of the lowest level and of every level on the way
+    up: an answer whose size depends on the whole field, as a pressure's does, needs that.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class UNet(Network):
         channels: int = 24,
         levels: int = 3,
         padding: str = "zeros",
+        gates: bool = False,
         activation: str = "silu",
         generator: torch.Generator | None = None,
     ) -> None:
@@ -43,7 +46,7 @@ class UNet(Network):
         self.channels = check_count("UNet(channels=...)", channels)
         self.levels = check_count("UNet(levels=...)", levels)
         check_choice("UNet(padding=...)", padding, PADDINGS)
-        self.padding, self.activation = padding, activation
+        self.padding, self.gates, self.activation = padding, gates, activation
         grid, d = self.in_shape[1:], len(self.in_shape) - 1
         if d not in (1, 2, 3) or self.out_shape[1:] != grid:
             raise ShapeError(
@@ -66,6 +69,8 @@ class UNet(Network):
         self.down_more = nn.ModuleList(convolution(m, m) for m in widths)
         self.up = nn.ModuleList(convolution(n + m, n) for n, m in pairs)
         self.up_more = nn.ModuleList(convolution(n, n) for n, _ in pairs)
+        gated = reversed(widths) if gates else []
+        self.gate = nn.ModuleList(Gate(m) for m in gated)
         self.exit = Convolution(d, channels, self.out_shape[0], size=1, zero=True)
         self.act = make_activation(activation)
 
@@ -79,11 +84,16 @@ class UNet(Network):
                 h = halve(h)
             h = self.act(first(h))
             h = h + self.act(second(h))
-        for first, second in reversed(list(zip(self.up, self.up_more, strict=True))):
+        h = self._gated(h, 0)
+        for turn in range(len(self.up)):
+            first, second = self.up[-1 - turn], self.up_more[-1 - turn]
             h = self.act(first(torch.cat([kept.pop(), double(h)], dim=1)))
-            h = h + self.act(second(h))
+            h = self._gated(h + self.act(second(h)), turn + 1)
         y: Tensor = self.exit(h)
         return y
+
+    def _gated(self, h: Tensor, turn: int) -> Tensor:
+        return self.gate[turn](h) if self.gates else h
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
@@ -93,8 +103,23 @@ class UNet(Network):
             "channels": self.channels,
             "levels": self.levels,
             "padding": self.padding,
+            "gates": self.gates,
             "activation": self.activation,
         }
+
+
+class Gate(nn.Module):
+    """``h * (1 + W mean(h))``, the mean over the grid; W starts at zero."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(channels, channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Scale the channels of each row."""
+        factor = 1 + nn.functional.linear(h.flatten(2).mean(2), self.weight, self.bias)
+        return h * factor.reshape(*factor.shape, *(1,) * (h.ndim - 2))
 
 
 def halve(h: Tensor) -> Tensor:
