@@ -18,6 +18,7 @@ from deceptron import problems as library
 from deceptron.core.errors import DeceptronError
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
+from deceptron.train import train as train_pair
 
 app = typer.Typer(
     help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
@@ -57,6 +58,44 @@ def problems(
 
     path = draw_problem(problem, show, count=count, seed=seed, family=family)
     console.print(f"{count} samples of {name} ({family}) drawn in {path}", highlight=False)
+
+
+@app.command()
+def train(
+    problem: Annotated[str, typer.Argument(help="Name of a problem.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Run folder.  [default: runs/PROBLEM]")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="standard, paper or smoke.")] = "standard",
+    seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 7,
+    jcp: Annotated[bool, typer.Option(help="Include the Jacobian composition penalty.")] = True,
+    both: Annotated[bool, typer.Option(help="Train stage 3 with and without JCP.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue the run that the folder holds.")] = True,
+    tensorboard: Annotated[bool, typer.Option(help="Write scalars for TensorBoard.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
+) -> None:
+    """Train a pair in a run folder; run again to continue after an interruption."""
+    from deceptron.report.curves import draw
+
+    folder = Path("runs") / problem if out is None else out
+    pair = train_pair(
+        problem,
+        preset,
+        folder,
+        seed=seed,
+        jcp=jcp,
+        both=both,
+        resume=resume,
+        tensorboard=tensorboard,
+        device=device,
+    )
+    curves = draw(folder)
+    seconds = sum(pair.provenance["seconds"].values())
+    Console().print(
+        f"{problem}, preset {preset}: {seconds:.0f} s of training; pair in "
+        f"{folder / 'pair.safetensors'}, curves in {curves}",
+        highlight=False,
+    )
 
 
 @app.command()

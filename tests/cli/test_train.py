@@ -1,0 +1,36 @@
+"""``deceptron train``: a run folder with a pair and curves, resumed, or one sentence."""
+
+import deceptron as dc
+from tests.cli.command import run
+
+
+def test_a_run_folder_appears_and_is_continued(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    arguments = ("train", "heat-1d", "--preset", "smoke", "--out", folder)
+    assert run(monkeypatch, *arguments) == 0
+    assert "pair in" in capsys.readouterr().out
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    pair = dc.load(folder / "pair.safetensors")
+    assert pair.name == "heat-1d"
+    before = (folder / "pair.safetensors").read_bytes()
+    assert run(monkeypatch, *arguments) == 0
+    assert (folder / "pair.safetensors").read_bytes() == before
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch, capsys):
+    arguments = ("train", "heat-1d", "--preset", "smoke", "--out", tmp_path / "run")
+    assert run(monkeypatch, *arguments) == 0
+    before = (tmp_path / "run" / "pair.safetensors").read_bytes()
+    capsys.readouterr()
+    assert run(monkeypatch, *arguments, "--seed", "8") == 2
+    message = capsys.readouterr().err
+    assert "seed" in message
+    assert message.startswith("error: ")
+    assert (tmp_path / "run" / "pair.safetensors").read_bytes() == before
+
+
+def test_an_unknown_preset_is_named(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    assert run(monkeypatch, "train", "heat-1d", "--preset", "smok", "--out", out) == 2
+    assert "Did you mean 'smoke'" in capsys.readouterr().err
+    assert not out.exists()
