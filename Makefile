@@ -33,7 +33,7 @@ demo: $(STAMP)
 
 # Trains the models that ship; resumable, half an hour on two cores.
 zoo: $(STAMP)
-	$(BIN)/python tools/make_zoo.py
+	$(BIN)/python -m tools.make_zoo
 
 benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -2,5 +2,6 @@
 
 from deceptron.study.demo import DEMO_PROBLEMS, Demo, run_demo
 from deceptron.study.measure import Measurement, measure
+from deceptron.study.quality import Quality, assess
 
-__all__ = ["DEMO_PROBLEMS", "Demo", "Measurement", "measure", "run_demo"]
+__all__ = ["DEMO_PROBLEMS", "Demo", "Measurement", "Quality", "assess", "measure", "run_demo"]

@@ -1,0 +1,61 @@
+"""What the default preset reaches: every problem, three seeds, 300 noisy test instances.
+
+Runs live in ``runs/standard`` and are resumable; a pair that is trained already is only measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deceptron as dc
+from benchmarks.common import publish
+from deceptron.study import assess
+
+SEEDS = (7, 8, 9)
+INSTANCES = 300
+RUNS = Path(__file__).parent.parent / "runs" / "standard"
+# One-shot RMSE to be reached; None: no worse than wiener.
+TARGETS = {
+    "heat-1d": 0.125,
+    "heat-2d": None,
+    "heat-3d": 0.0015,
+    "darcy-2d": 0.05,
+    "advection-diffusion-2d": None,
+    "allen-cahn-2d": 0.015,
+    "navier-stokes-2d": 0.03,
+}
+
+
+def trained(problem: dc.problems.Problem, seed: int) -> tuple[dc.Deceptron, Path]:
+    folder = RUNS / f"{problem.name}-{seed}"
+    return dc.train(problem, out=folder, seed=seed), folder
+
+
+def row(name: str, seed: int) -> dict[str, object]:
+    problem = dc.problems.get(name, test_count=INSTANCES)
+    pair, folder = trained(problem, seed)
+    quality = assess(pair, problem, problem.dataset(seed))
+    target = TARGETS[name] or quality.rmse("wiener")
+    return {
+        "problem": name,
+        "seed": seed,
+        "one_shot": quality.rmse("one-shot"),
+        "target": target,
+        "met": quality.rmse("one-shot") <= target,
+        "wiener": quality.rmse("wiener"),
+        "d_ipg": quality.rmse("d-ipg"),
+        "f_error": quality.surrogate_error,
+        "noise": quality.noise_level,
+        "rjcp": quality.rjcp,
+        "training_s": sum(pair.provenance["seconds"].values()),
+        "MB": (folder / "pair.safetensors").stat().st_size / 1e6,
+    }
+
+
+def main() -> None:
+    rows = [row(name, seed) for name in TARGETS for seed in SEEDS]
+    publish("standard", f"preset standard, mean RMSE over {INSTANCES} noisy test instances", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Things that are run in the repository, not installed with the package."""
