@@ -59,8 +59,8 @@ def card(pair: dc.Deceptron, quality: Quality) -> str:
         )
     lines += [
         "",
-        f"Surrogate f: RMS error {quality.surrogate_error:.4f} in normalised units. The noise level "
-        f"there is {quality.noise_level:.4f}, so the error is {verdict}. RJCP (Rademacher, mean "
+        f"Surrogate f: RMS error {quality.surrogate_error:.4f} in normalised units; the noise "
+        f"level is {quality.noise_level:.4f}, so the error is {verdict}. RJCP (Rademacher, mean "
         f"form): {quality.rjcp:.3f}.",
         "",
     ]
