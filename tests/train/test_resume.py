@@ -21,6 +21,7 @@ from torch import nn
 import deceptron as dc
 from deceptron.report import curves
 from deceptron.train import Stage
+from deceptron.train.watch import TimeLeft
 from tests.train.small import assert_same, quick, tiny, weights_of
 
 PICTURE_HEADER = b"\x89PNG"
@@ -211,7 +212,7 @@ def test_a_complete_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         # By module, since the name deceptron.train is that of the function.
-        patch.setattr(sys.modules["deceptron.train.api"], "prepare", refuse)
+        patch.setattr(sys.modules["deceptron.train.run"], "prepare", refuse)
         again = dc.train(problem, "smoke", tmp_path)
     assert_same(weights_of(pair), weights_of(again))
     # The other branch can be added later; the first one keeps its name and its lines.
@@ -256,6 +257,14 @@ def test_an_own_problem_with_odd_shapes(tmp_path: Path, capsys: pytest.CaptureFi
         assert dc.train(problem, none).provenance["epochs"]["reverse"] == 0
     finally:
         dc.problems.registry._DEFINED.pop("odd")
+
+
+def test_time_left_follows_the_pace_of_each_stage() -> None:
+    plan = {"forward": 4, "reverse": 3, "jcp": 2}
+    left = TimeLeft(plan, [{"stage": "forward", "epoch": 1, "seconds": 3.0}])
+    assert left.after({"stage": "forward", "epoch": 2, "seconds": 1.0}) == 2 * 2.0 + 5 * 2.0
+    assert left.after({"stage": "reverse", "epoch": 1, "seconds": 5.0}) == 2 * 5.0 + 2 * 5.0
+    assert left.after({"stage": "jcp", "epoch": 2, "seconds": 1.0}) == 0.0
 
 
 def test_tensorboard_scalars(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""The public entry: settings to data, data to stages, stages to a pair; resumable throughout."""
+"""The public entry: check what was asked, write it down, run it."""
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -12,30 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from deceptron.core.checks import check_count, check_range
-from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.maps import Deceptron, Wiener, load, save
+from deceptron.core.errors import ConfigError
+from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
-from deceptron.train.data import TrainingData, check_maps, prepare
-from deceptron.train.folder import FORMAT, VERSION, RunFolder, environment
-from deceptron.train.loop import StageRun, StageState
-from deceptron.train.objectives import (
-    CONTINUATION,
-    REVERSE,
-    ForwardObjective,
-    ReverseObjective,
-    state_error,
-)
+from deceptron.train.folder import FORMAT, VERSION, RunFolder
 from deceptron.train.presets import recipe as preset_recipe
-from deceptron.train.recipe import Recipe, Stage, plain
-from deceptron.train.streams import stream
-from deceptron.train.watch import Watcher, watchers
-
-RESULT = "pair.safetensors"
-# Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
-LEAST_NOISE = 1e-4
+from deceptron.train.recipe import Recipe, plain
+from deceptron.train.run import Training
+from deceptron.train.watch import Watcher
 
 
 def train(
@@ -94,239 +78,13 @@ def train(
             dtype=dtype,
             checkpoint_seconds=checkpoint_seconds,
         )
-        names = branches(recipe, jcp=jcp, both=both)
+        chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
         return training.run(
-            names,
+            (chosen, other) if both or recipe.both else (chosen,),
             progress=progress,
             callback=callback,
             tensorboard=folder.file("tensorboard") if folder and tensorboard else None,
         )
-
-
-def branches(recipe: Recipe, *, jcp: bool, both: bool) -> tuple[str, ...]:
-    """The continuations of stage 3 to train; the first is the one that is returned."""
-    chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
-    return (chosen, other) if both or recipe.both else (chosen,)
-
-
-class Training:
-    """One run: which stages are done, which is under way, what comes of them."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        recipe: Recipe,
-        config: dict[str, Any],
-        folder: RunFolder | None,
-        *,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        checkpoint_seconds: float,
-    ) -> None:
-        self._problem, self._recipe, self._config, self._folder = problem, recipe, config, folder
-        self._seed, self._device, self._dtype = seed, device, dtype
-        self._interval = checkpoint_seconds
-        self._stages: dict[str, Stage] = {
-            "forward": recipe.forward,
-            "reverse": recipe.reverse,
-            "jcp": recipe.jcp,
-            "plain": recipe.jcp,
-        }
-
-    def run(
-        self,
-        names: tuple[str, ...],
-        *,
-        progress: bool | None,
-        callback: Watcher | None,
-        tensorboard: Path | None,
-    ) -> Deceptron:
-        """Do what is not yet done and return the pair of the first of ``names``."""
-        plan = ("forward", "reverse", *names)
-        done = {name: self._finished(name) for name in plan}
-        if (pair := self._stored(names, done)) is not None:
-            return pair
-        # Stages trained by an earlier call with other branches keep their lines in metrics.csv.
-        others = {name: self._finished(name) for name in self._stages if name not in plan}
-        states = {**done, **others}
-        running = {
-            name: self._folder.running(name)
-            for name in plan
-            if self._folder is not None and states[name] is None
-        }
-        rows = [
-            row
-            for name in self._stages
-            if (state := states[name] or running.get(name)) is not None
-            for row in state.rows
-        ]
-        if self._folder is not None:
-            self._folder.start_metrics(rows)
-
-        data = prepare(
-            self._problem, self._recipe, seed=self._seed, dtype=self._dtype, device=self._device
-        )
-        f, g = self._build(data)
-        epochs = {name: self._stages[name].epochs for name in plan}
-        with watchers(
-            plan=epochs, done=rows, progress=progress, tensorboard=tensorboard, callback=callback
-        ) as tell:
-            results: dict[str, StageState] = {}
-            for name in plan:
-                state = done[name]
-                if state is None:
-                    state = self._stage(name, data, f, g, results, running.get(name), tell)
-                results[name] = state
-                module = f if name == "forward" else g
-                module.load_state_dict(state.best)
-        return self._pairs(names, data, f, g, results)
-
-    def _stage(
-        self,
-        name: str,
-        data: TrainingData,
-        f: nn.Module,
-        g: nn.Module,
-        results: dict[str, StageState],
-        saved: StageState | None,
-        tell: Watcher,
-    ) -> StageState:
-        recipe = self._recipe
-        objective: ForwardObjective | ReverseObjective
-        if name == "forward":
-            objective = ForwardObjective(data, recipe, f)
-        else:
-            f.requires_grad_(False).eval()
-            if name == "reverse":
-                objective = ReverseObjective(data, recipe, f, g, stage_number=REVERSE)
-            else:
-                g.load_state_dict(results["reverse"].best)
-                objective = ReverseObjective(
-                    data,
-                    recipe,
-                    f,
-                    g,
-                    stage_number=CONTINUATION,
-                    jcp=name == "jcp",
-                    guard_limit=self._guard_limit(results["reverse"]),
-                )
-        run = StageRun(
-            name,
-            self._stages[name],
-            objective,
-            recipe,
-            row_count=len(data.train),
-            seed=self._seed,
-            saved=saved,
-        )
-        written = time.monotonic()
-
-        def after_epoch(state: StageState) -> None:
-            nonlocal written
-            if self._folder is not None:
-                self._folder.add_metrics(state.rows[-1])
-                if time.monotonic() - written >= self._interval and state.epoch < run.epochs:
-                    self._folder.save_running(name, run.snapshot())
-                    written = time.monotonic()
-            tell(state.rows[-1])
-
-        state = run.run(after_epoch)
-        if self._folder is not None:
-            self._folder.save_finished(name, state)
-        return state
-
-    def _guard_limit(self, reverse: StageState) -> float | None:
-        guard = self._recipe.guard
-        return None if guard is None else guard * state_error(self._recipe, reverse.best_measured)
-
-    def _build(self, data: TrainingData) -> tuple[nn.Module, nn.Module]:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(stream(self._seed, "modules").initial_seed())
-            made = self._recipe.build(data.problem, data.dataset, stream(self._seed, "build"))
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise ConfigError(f"Recipe(build=...) must return (f, g); got {type(made).__name__}")
-        for module in made:
-            if not isinstance(module, nn.Module):
-                kind = type(module).__name__
-                raise ConfigError(f"Recipe(build=...) must return two nn.Modules; got a {kind}")
-        f, g = (module.to(self._device, self._dtype) for module in made)
-        check_maps(data, f.eval(), g.eval())
-        self._trainable = [p for m in (f, g) for p in m.parameters() if p.requires_grad]
-        return f, g
-
-    def _finished(self, name: str) -> StageState | None:
-        return None if self._folder is None else self._folder.finished(name)
-
-    def _stored(
-        self, names: tuple[str, ...], done: dict[str, StageState | None]
-    ) -> Deceptron | None:
-        """The pair of a run that is complete, without preparing any data."""
-        if self._folder is None or any(state is None for state in done.values()):
-            return None
-        paths = [self._folder.file(_result_name(name, names[0])) for name in names]
-        if not all(path.is_file() for path in paths):
-            return None
-        try:
-            return load(paths[0]).to(self._device)
-        except CheckpointError:
-            return None  # networks of the user's own class: build them again
-
-    def _pairs(
-        self,
-        names: tuple[str, ...],
-        data: TrainingData,
-        f: nn.Module,
-        g: nn.Module,
-        results: dict[str, StageState],
-    ) -> Deceptron:
-        wiener = self._wiener(data)
-        # Backwards, so that g ends with the weights of the pair that is returned.
-        for name in reversed(names):
-            g.load_state_dict(results[name].best)
-            pair = Deceptron(
-                f,
-                g,
-                scaler=data.scaler,
-                bounds=self._problem.bounds,
-                x_shape=self._problem.x_shape,
-                y_shape=self._problem.y_shape,
-                name=self._problem.name,
-                wiener=wiener,
-                provenance=self._provenance(name, results),
-            ).to(self._device)
-            if self._folder is not None:
-                save(pair, self._folder.file(_result_name(name, names[0])))
-        for parameter in self._trainable:
-            parameter.requires_grad_(True)
-        return pair.eval()
-
-    def _wiener(self, data: TrainingData) -> Wiener | None:
-        entries = math.prod(self._problem.x_shape) * math.prod(self._problem.y_shape)
-        if entries > self._recipe.wiener_limit:
-            return None
-        # In units of the noise every component is equally noisy, as the ridge assumes.
-        noise = data.noise.clamp_min(LEAST_NOISE)
-        wiener = Wiener.fit(data.train.x, data.train.y / noise, ridge=1.0)
-        wiener.gain.div_(noise.flatten())
-        wiener.mean_y.mul_(noise.flatten())
-        return wiener
-
-    def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
-        used = {stage: results[stage] for stage in ("forward", "reverse", name)}
-        return {
-            **self._config,
-            "jcp": name == "jcp",
-            "environment": environment(self._device),
-            "seconds": {stage: round(state.seconds, 3) for stage, state in used.items()},
-            "epochs": {stage: state.epoch for stage, state in used.items()},
-            "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},
-            "validation": {stage: state.best_measured for stage, state in used.items()},
-        }
-
-
-def _result_name(name: str, chosen: str) -> str:
-    return RESULT if name == chosen else f"pair-{name}.safetensors"
 
 
 def _config(
