@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from deceptron.maps import MLP, LinearStart, LowRank, SpectralGain, UNet
 from deceptron.maps.linear_part import LinearPart
 from deceptron.problems import Dataset, Problem
-from deceptron.problems.custom import CustomProblem
 from deceptron.train.recipe import Recipe, Stage, Weights
 
 # Rows that set the units of the features.
@@ -123,9 +122,9 @@ TABLE: dict[str, Settings] = {
 
 def recipe_for(problem: Problem) -> Recipe:
     """The standard recipe of one of the library's problems, or one that suits any other."""
-    known = None if isinstance(problem, CustomProblem) else TABLE.get(problem.name)
+    known = TABLE.get(problem.name)
     if known is None:
-        settings = _within_reach(problem, _general(problem), most=8.0)
+        settings = _within_reach(problem, _general(problem), most=4.0)
     else:
         settings = _within_reach(problem, known, most=1.0)
 
@@ -213,10 +212,10 @@ def _general(problem: Problem) -> Settings:
         return Settings(gates=True, forward_error=0.1, reverse_error=error)
     return Settings(
         channels=256,
-        forward_epochs=40,
+        forward_epochs=30,
         reverse_epochs=20,
-        forward_rate=1e-3,
-        reverse_rate=1e-3,
+        forward_rate=2e-3,
+        reverse_rate=2e-3,
         batch_size=128,
         forward_error=0.1,
         reverse_error=error,
