@@ -19,7 +19,7 @@ from deceptron.train.loop import StageRun
 from deceptron.train.objectives import CONTINUATION, REVERSE, ForwardObjective, ReverseObjective
 from deceptron.train.streams import stream
 
-ROUNDS = 5
+ROUNDS = 3
 
 
 class Looped(ReverseObjective):
@@ -90,7 +90,7 @@ def measure(name: str, rows: int) -> dict[str, object]:
     }
 
 
-def project(name: str, *, batches: int = 3) -> dict[str, object]:
+def project(name: str, *, batches: int = 2) -> dict[str, object]:
     """Seconds an epoch of each stage, from a few batches, and what the protocol would take."""
     full = dc.problems.get(name)
     chosen = recipe(full, "paper")
@@ -114,7 +114,7 @@ def project(name: str, *, batches: int = 3) -> dict[str, object]:
     total = 0.0
     for stage_name, stage, objective in stages:
         run = StageRun(
-            stage_name, replace(stage, epochs=3), objective(), chosen, row_count=count, seed=0
+            stage_name, replace(stage, epochs=2), objective(), chosen, row_count=count, seed=0
         )
         run.run(lambda state: None)
         epoch = min(entry["seconds"] for entry in run.state.rows) * full.train_count / count
