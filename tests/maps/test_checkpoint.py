@@ -27,7 +27,7 @@ def full_pair(dtype=torch.float32):
         scaler=dc.Scaler.fit(y, per="channel"),
         bounds=(torch.rand(4, 4, generator=generator()), float("inf")),
         name="test-2d",
-        wiener=Wiener.fit(x, y, ridge=0.1),
+        wiener=Wiener.fit(x, y, noise_std=0.3),
         provenance={"seed": 7, "losses": [0.5, 0.1], "note": "σ", "stopped": None},
     ).to(dtype)
 

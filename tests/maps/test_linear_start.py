@@ -119,7 +119,7 @@ def test_full_rank_is_the_wiener_estimate():
     x, y = draw(60, 5), draw(60, 2, 3, seed=1)
     y = y + (x @ draw(5, 6, seed=2)).reshape(-1, 2, 3)
     part = LowRank.fit(y.double(), x.double(), noise_std=0.3, rank=6)
-    oracle = Wiener.fit(x.double(), y.double(), noise_level=0.3)
+    oracle = Wiener.fit(x.double(), y.double(), noise_std=0.3)
     torch.testing.assert_close(part(y.double()), oracle(y.double()))
 
 

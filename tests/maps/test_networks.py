@@ -22,7 +22,7 @@ NETWORKS = {
     ),
     "cnn-no-blocks": lambda g: ResidualCNN((6,), (6,), dimensions=1, blocks=0, generator=g),
     "wiener": lambda g: Wiener.fit(
-        torch.randn(30, 2, 3, generator=g), torch.randn(30, 4, generator=g), ridge=0.1
+        torch.randn(30, 2, 3, generator=g), torch.randn(30, 4, generator=g), noise_std=0.3
     ),
 }
 

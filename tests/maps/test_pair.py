@@ -30,7 +30,7 @@ def test_shapes_come_from_the_maps_that_know_them():
 
 def test_everything_follows_to():
     low = torch.zeros(64)
-    wiener = Wiener.fit(torch.rand(9, 64), torch.rand(9, 64), ridge=1.0)
+    wiener = Wiener.fit(torch.rand(9, 64), torch.rand(9, 64), noise_std=1.0)
     maps = mlp_pair()
     pair = dc.Deceptron(
         maps.f, maps.g, bounds=(low, 1.0), wiener=wiener, scaler=dc.Scaler(0.5, 2.0)

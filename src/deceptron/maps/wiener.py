@@ -11,13 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
-from deceptron.core.checks import check_range, check_rows
+from deceptron.core.checks import check_rows
 from deceptron.maps.network import Network, check_shape, register
 
 
 @register("wiener")
 class Wiener(Network):
-    """``x = mean_x + K (y - mean_y)``, ``K = C_xy (C_yy + ridge I)^-1``, normalised measurements.
+    """``x = mean_x + K (y - mean_y)``, ``K = C_xy (C_yy + S)^-1``, normalised measurements.
 
     Made by ``Wiener.fit``; the constructor alone gives the zero map of these shapes.
     """
@@ -41,29 +41,33 @@ class Wiener(Network):
         x: Float[Tensor, "N *x"],
         y: Float[Tensor, "N *y"],
         *,
-        ridge: float | None = None,
-        noise_level: float | None = None,
+        noise_std: float | Tensor,
     ) -> Wiener:
         """Closed form from noise-free pairs, computed in float64 and kept in the dtype of ``x``.
 
-        ``ridge`` is the variance of the measurement noise in normalised units;
-        ``noise_level`` its square root (``scaler.noise_level(...)`` gives it). State one of them.
+        ``noise_std`` is the standard deviation of the measurement noise in the units of ``y``, a
+        number or one for each component, and S = diag(noise_std^2). For normalised measurements
+        that is ``problem.noise_std / scaler.scale``: normalising makes quiet components noisy.
         """
         check_rows("x", x)
         check_rows("y", y, dtype=x.dtype, device=x.device)
         if len(x) != len(y):
             raise ShapeError(f"x and y must have the same number of rows; got {len(x)}, {len(y)}")
-        if (ridge is None) == (noise_level is None):
-            raise ConfigError("Wiener.fit needs exactly one of ridge and noise_level")
-        if noise_level is not None:
-            ridge = check_range("noise_level", noise_level, low=0.0, open_high=True) ** 2
-        assert ridge is not None
-        check_range("ridge", ridge, low=0.0, open_high=True)
+        noise = torch.as_tensor(noise_std, dtype=torch.float64, device=x.device)
+        if not bool(((noise >= 0) & noise.isfinite()).all()):
+            raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+        try:
+            variance = noise.square().broadcast_to(y.shape[1:]).flatten()
+        except RuntimeError:
+            raise ShapeError(
+                f"noise_std must broadcast to one row of y, shape {tuple(y.shape[1:])}; "
+                f"got {tuple(noise.shape)}"
+            ) from None
         for name, value in (("x", x), ("y", y)):
             if not bool(value.isfinite().all()):
                 raise ConfigError(f"Wiener.fit({name}=...) must be finite")
         estimate = cls(x.shape[1:], y.shape[1:]).to(dtype=x.dtype, device=x.device)
-        mean_x, mean_y, gain = _ridge(x.flatten(1).double(), y.flatten(1).double(), ridge)
+        mean_x, mean_y, gain = _gain(x.flatten(1).double(), y.flatten(1).double(), variance)
         estimate.mean_x.copy_(mean_x)
         estimate.mean_y.copy_(mean_y)
         estimate.gain.copy_(gain)
@@ -80,18 +84,18 @@ class Wiener(Network):
         return {"x_shape": list(self.out_shape), "y_shape": list(self.in_shape)}
 
 
-def _ridge(
-    x: Float[Tensor, "N n"], y: Float[Tensor, "N m"], ridge: float
+def _gain(
+    x: Float[Tensor, "N n"], y: Float[Tensor, "N m"], variance: Float[Tensor, " m"]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " m"], Float[Tensor, "n m"]]:
     mean_x, mean_y = x.mean(0), y.mean(0)
     x, y = x - mean_x, y - mean_y
     covariance = y.T @ y / len(y)
-    covariance.diagonal().add_(ridge)
+    covariance.diagonal().add_(variance)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     if int(failed):
         raise ConfigError(
-            f"Wiener.fit(ridge=...) is too small for these measurements, whose covariance is "
-            f"singular; got {ridge:g}"
+            "Wiener.fit(noise_std=...) is too small for these measurements, whose covariance is "
+            f"singular; got {float(variance.max().sqrt()):g} at most"
         )
     gain = torch.cholesky_solve(y.T @ x / len(y), factor).T
     return mean_x, mean_y, gain

@@ -225,7 +225,7 @@ def _start(
         if estimate is None:
             raise ConfigError(
                 "method 'wiener' needs a pair that carries its ridge estimate: "
-                "pair.wiener = dc.maps.Wiener.fit(x, y)"
+                "pair.wiener = dc.maps.Wiener.fit(x, y, noise_std=...)"
             )
         return _reverse_rows("wiener", estimate, target)
     if method.start == "reverse" and g is not None:

@@ -47,7 +47,9 @@ def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
         wiener=Wiener.fit(
             data.train.x,
             data.scaler.normalise(data.train.y),
-            noise_level=max(level, LEAST_NOISE),
+            noise_std=(torch.as_tensor(problem.noise_std) / data.scaler.scale).clamp_min(
+                LEAST_NOISE
+            ),
         ),
     )
     measurements = {

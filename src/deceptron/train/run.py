@@ -228,12 +228,8 @@ class Training:
         entries = math.prod(self._problem.x_shape) * math.prod(self._problem.y_shape)
         if entries > self._recipe.wiener_limit:
             return None
-        # In units of the noise every component is equally noisy, as the ridge assumes.
-        noise = data.noise.clamp_min(LEAST_NOISE)
-        wiener = Wiener.fit(data.train.x, data.train.y / noise, ridge=1.0)
-        wiener.gain.div_(noise.flatten())
-        wiener.mean_y.mul_(noise.flatten())
-        return wiener
+        noise_std = data.noise.clamp_min(LEAST_NOISE)
+        return Wiener.fit(data.train.x, data.train.y, noise_std=noise_std)
 
     def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
         used = {stage: results[stage] for stage in ("forward", "reverse", name)}
