@@ -254,11 +254,11 @@ def test_the_linear_estimate_knows_which_components_are_noisy() -> None:
     generator = torch.Generator().manual_seed(0)
     noisy = torch.cat([problem.add_noise(data.train.y, generator=generator) for _ in range(20)])
     x, y = data.train.x.repeat(20, 1), data.scaler.normalise(noisy)
-    oracle = dc.maps.Wiener.fit(x, y, ridge=1e-9)
+    oracle = dc.maps.Wiener.fit(x, y, noise_std=1e-4)
     isotropic = dc.maps.Wiener.fit(
         data.train.x,
         data.scaler.normalise(data.train.y),
-        noise_level=data.scaler.noise_level(noise, (12,)),
+        noise_std=data.scaler.noise_level(noise, (12,)),
     )
     target = data.scaler.normalise(data.test.y)
     assert pair.wiener is not None
