@@ -4,7 +4,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Pair
-from deceptron.maps import Wiener, cnn_pair, mlp_pair
+from deceptron.maps import MLP, Wiener, cnn_pair, mlp_pair
 
 
 def test_any_two_modules_are_a_pair():
@@ -79,3 +79,10 @@ def test_bad_arguments_are_named(options, message):
 def test_maps_that_do_not_fit_each_other_are_refused():
     with pytest.raises(dc.ShapeError, match=r"x_shape.*MLP.out_shape is \(8,\); got \(4,\)"):
         dc.Deceptron(mlp_pair(4).f, mlp_pair(8).g)
+
+
+def test_surrogate_error_is_what_training_noted():
+    f, g = MLP((3, 3)), MLP((3, 3))
+    assert dc.Deceptron(f, g).surrogate_error == 0.0
+    noted = {"validation": {"forward": {"val_task": 0.0625}}}
+    assert dc.Deceptron(f, g, provenance=noted).surrogate_error == 0.25

@@ -88,6 +88,17 @@ def test_the_noise_level_is_converted_to_normalised_units():
     assert float(solution.residual.max()) > 0.005  # and no further than it had to
 
 
+def test_the_noise_level_includes_the_error_of_the_surrogate():
+    pair, y = observations()
+    known = TestPair(pair.forward_map, pair.reverse_map)
+    known.surrogate_error = 0.12
+    loose = dc.solve(known, y, noise_std=0.05, tau=1.0)
+    assert float(loose.residual.max()) <= 0.13  # hypot(0.05, 0.12)
+    assert float(loose.residual.max()) > 0.05
+    exact = dc.solve(known, y, noise_std=0.05, tau=1.0, forward=pair.f)
+    assert float(exact.residual.max()) <= 0.05
+
+
 def test_forward_replaces_the_surrogate_in_the_objective():
     pair, y = observations()
     solution = dc.solve(pair, y, forward=lambda x: pair.f(x) + 0.25, method="gn", tolerance=1e-9)

@@ -64,6 +64,15 @@ class Deceptron(nn.Module):
             return None
         return self._low, self._high
 
+    @property
+    def surrogate_error(self) -> float:
+        """RMS error of f on validation rows, normalised units, as its training noted it; else 0.
+
+        A solve on the surrogate cannot and should not fit data more closely than that.
+        """
+        measured = self.provenance.get("validation", {}).get("forward", {})
+        return float(measured.get("val_task", 0.0)) ** 0.5
+
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""
         y: Tensor = self.f(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,8 @@ def solve(
         bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
             those of the pair.
         noise_std: standard deviation of the noise in y, physical units. Rows stop once their
-            residual is at most ``tau`` times the noise level (the discrepancy principle).
+            residual is at most ``tau`` times the noise level (the discrepancy principle), which
+            includes the surrogate's own error when the pair knows it and ``forward`` is not given.
         max_iterations: accepted steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
@@ -79,7 +81,13 @@ def solve(
     stopping = Stopping(
         tolerance=tolerance,
         relative_tolerance=relative_tolerance,
-        discrepancy=_discrepancy(scaler, noise_std, tau, y_shape),
+        discrepancy=_discrepancy(
+            scaler,
+            noise_std,
+            tau,
+            y_shape,
+            surrogate_error=0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0),
+        ),
         gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
     )
     limit = chosen.max_iterations if max_iterations is None else max_iterations
@@ -182,6 +190,8 @@ def _discrepancy(
     noise_std: float | Tensor | None,
     tau: float,
     y_shape: tuple[int, ...],
+    *,
+    surrogate_error: float,
 ) -> float | None:
     check_range("tau", tau, low=0, open_low=True)
     if noise_std is None:
@@ -190,12 +200,13 @@ def _discrepancy(
     if not bool(((level >= 0) & level.isfinite()).all()):
         raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
     try:
-        return tau * (scaler or Scaler()).noise_level(noise_std, y_shape)
+        noise_level = (scaler or Scaler()).noise_level(noise_std, y_shape)
     except RuntimeError:
         raise ShapeError(
             f"noise_std must broadcast to one row of y, shape {y_shape}; "
             f"got shape {tuple(level.shape)}"
         ) from None
+    return tau * math.hypot(noise_level, surrogate_error)
 
 
 def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
