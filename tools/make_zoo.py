@@ -34,7 +34,7 @@ def make(name: str) -> None:
 def card(pair: dc.Deceptron, quality: Quality) -> str:
     made = pair.provenance
     environment = made["environment"]
-    verdict = "below it" if quality.surrogate_below_noise else "ABOVE it, so mind its bias"
+    verdict = "below it" if quality.surrogate_below_noise else "ABOVE it: mind its bias"
     stages = [
         f"{stage} {made['epochs'][stage]} epochs in {seconds:.0f} s"
         for stage, seconds in made["seconds"].items()

@@ -151,6 +151,11 @@ def solve(
 
 @app.command()
 def demo(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Problems to show.  [default: {' '.join(DEMO_PROBLEMS)}]"),
+    ] = None,
+    *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture to draw.")] = Path(
         "demo.png"
     ),
@@ -164,7 +169,7 @@ def demo(
     check_picture_path(output)
     console = Console()
     examples = []
-    for name in DEMO_PROBLEMS:
+    for name in names or DEMO_PROBLEMS:
         shown = run_demo(name, count=count, seed=seed)
         title = f"{name}: {count} fresh noisy instances, model that ships"
         console.print(_table(title, [entry.summary() for entry in shown.measurements]))
