@@ -15,6 +15,7 @@ from torch import Tensor
 
 from deceptron import maps
 from deceptron import problems as library
+from deceptron.core.checks import check_device
 from deceptron.core.errors import DeceptronError
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
@@ -30,7 +31,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root() -> None:
-    """Keeps commands as commands while there is only one."""
+    """Solve streams of nonlinear inverse problems."""
 
 
 @app.command()
@@ -87,7 +88,7 @@ def train(
         both=both,
         resume=resume,
         tensorboard=tensorboard,
-        device=device,
+        device=check_device(device),
     )
     curves = draw(folder)
     seconds = sum(pair.provenance["seconds"].values())
@@ -125,7 +126,7 @@ def solve(
 
     The result holds x, status, iterations, residual and loss (.npy: x alone).
     """
-    pair = maps.load(model).to(device)
+    pair = maps.load(model).to(check_device(device))
     console = Console()
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)

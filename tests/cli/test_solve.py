@@ -43,6 +43,7 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
         (("small.safetensors", "y.npy", "-o", "y.npy"), "exists already"),
         (("small.safetensors", "y.npy", "-o", "x.npy", "--method", "ml"), "Did you mean 'lm'"),
         (("small.safetensors", "y.npy", "-o", "x.npy", "--tolerance", "-1"), "tolerance must lie"),
+        (("small.safetensors", "y.npy", "-o", "x.npy", "--device", "foo"), "device 'foo' cannot"),
     ],
 )
 def test_mistakes_are_one_sentence(model, tmp_path, monkeypatch, capsys, arguments, words):

@@ -50,6 +50,12 @@ def test_a_constant_component_does_not_explode():
     assert float(z[:, 1].abs().max()) < 1
 
 
+def test_scaler_keeps_fractions_and_precision():
+    assert dc.Scaler(0.5, 2).normalise(torch.tensor(1.5)) == 0.5
+    fine = torch.tensor(1 / 3, dtype=torch.float64)
+    assert dc.Scaler(fine, 1.0).shift == fine
+
+
 def test_scaler_refuses_a_scale_that_cannot_divide():
     with pytest.raises(dc.ConfigError, match="must be positive and finite"):
         dc.Scaler(0.0, torch.tensor([1.0, 0.0]))

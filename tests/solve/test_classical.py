@@ -140,3 +140,20 @@ def test_l_bfgs_memory_of_the_whole_space_is_newton_like():
     )
     torch.testing.assert_close(solution.x[0], 1 / scales, atol=1e-6, rtol=0)
     assert int(solution.iterations) <= 20
+
+
+@pytest.mark.parametrize("linear", ["dense", "cg"])
+def test_levenberg_marquardt_ends_at_the_minimum_under_noise_in_float32(linear):
+    """The predicted decrease must not drown in the round-off of a large residual."""
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(400, 6, generator=generator)
+
+    def f(x):
+        return torch.tanh(x @ matrix.T / 3) + 0.1 * x @ matrix.T
+
+    x = torch.randn(64, 6, generator=generator)
+    y = f(x) + torch.randn(64, 400, generator=generator)
+    method = dc.methods.levenberg_marquardt(linear=linear)
+    solution = dc.solve(f, y, x0=torch.zeros(64, 6), method=method, gradient_tolerance=1e-4)
+    assert bool(solution.converged.all())
+    assert float(solution.cost.f.double().mean()) < 20

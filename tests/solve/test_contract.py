@@ -176,6 +176,27 @@ def test_a_start_that_is_not_finite_is_said_so():
     assert solution.converged.tolist() == [True, False, True]
 
 
+def test_batch_statistics_and_dropout_are_switched_off_and_left_as_they_were():
+    torch.manual_seed(0)
+    f = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8)).double()
+    g = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout()).double()
+
+    class Plain:  # not a module itself: its maps are found all the same
+        def __init__(self):
+            self.f, self.g = f, g
+
+    f[0].eval()  # frozen by its owner
+    y = torch.randn(4, 8, dtype=torch.float64)
+    x0 = torch.randn(4, 8, dtype=torch.float64)
+    first = dc.solve(Plain(), y, x0=x0, max_iterations=3)
+    x0[1:] += 1.0
+    second = dc.solve(Plain(), y, x0=x0, max_iterations=3)
+    torch.testing.assert_close(first.x[0], second.x[0], atol=1e-12, rtol=0)
+    assert not f[0].training
+    assert f[1].training
+    assert g[1].training
+
+
 def test_gradients_of_the_weights_and_training_mode_are_left_alone():
     pair, y = fitted_mlp_pair(), torch.rand(2, 8, dtype=torch.float64)
     pair.requires_grad_(True).train().zero_grad()

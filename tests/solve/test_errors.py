@@ -60,6 +60,8 @@ def test_solve_refuses(change, error, words):
         (lambda: dc.methods.Wolfe(curvature=1.0), "curvature"),
         (lambda: dc.methods.AdaptiveDamping(relative_start=0.0), "relative_start"),
         (lambda: dc.methods.l_bfgs(memory=0), "memory must be an integer >= 1; got 0"),
+        (lambda: dc.methods.levenberg_marquardt(search=dc.methods.Armijo()), "AdaptiveDamping"),
+        (lambda: dc.methods.levenberg_marquardt(relaxation=0.4), "needs a fixed damping"),
         (lambda: dc.methods.published("wiener"), "unknown published method 'wiener'"),
     ],
 )

@@ -22,7 +22,6 @@ def observations(rows: int = 8, seed: int = 0):
         ({"relative_tolerance": 0.30}, Reason.RELATIVE_TOLERANCE),
         ({"noise_std": 0.05}, Reason.DISCREPANCY),
         ({"gradient_tolerance": 1e-2}, Reason.GRADIENT),
-        ({"max_iterations": 0}, Reason.DIRECT),
     ],
 )
 def test_every_rule_fires_and_is_named(method, rule, reason):
@@ -48,6 +47,15 @@ def test_a_rule_is_not_met_a_step_before_it_fires():
         last = int(solution.iterations[row]) - 1
         assert float(history.residual[last, row]) <= 0.05
         assert last == 0 or float(history.residual[last - 1, row]) > 0.05
+
+
+def test_no_iterations_is_a_step_limit_for_all_but_direct_methods():
+    pair, y = observations()
+    assert set(dc.solve(pair, y, max_iterations=0).reason.tolist()) == {Reason.STEP_LIMIT}
+    direct = dc.solve(pair, y, method="one-shot")
+    assert set(direct.reason.tolist()) == {Reason.DIRECT}
+    missed = dc.solve(invertible_pair(bias=0.1), y, method="one-shot", tolerance=1e-3)
+    assert set(missed.reason.tolist()) == {Reason.STEP_LIMIT}
 
 
 def test_the_step_limit_is_a_status_of_its_own():

@@ -95,7 +95,8 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):
     np.testing.assert_allclose(np.load(result)["x"], expected.x.numpy(), atol=1e-12)
 
 
-def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance):
+@pytest.mark.parametrize("change", ["settings", "method", "observations", "pair"])
+def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance, change):
     pair, y, _ = instance
     source, result = tmp_path / "y.npy", tmp_path / "x.npz"
     np.save(source, y)
@@ -103,10 +104,53 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance):
     def crash(done, rows):
         raise KeyboardInterrupt
 
+    def run(pair, settings, **more):
+        return solve_file(pair, source, result, chunk_rows=10, **settings, **more)
+
+    def bounded(high):
+        maps = pair.forward_map, pair.reverse_map
+        return dc.Deceptron(*maps, x_shape=(8,), y_shape=(8,), bounds=(0.0, high))
+
+    settings = {key: value for key, value in SETTINGS.items() if key != "bounds"}
     with pytest.raises(KeyboardInterrupt):
-        solve_file(pair, source, result, chunk_rows=10, on_chunk=crash, **SETTINGS)
-    with pytest.raises(dc.ConfigError, match=r"parts of another run \(settings differ\)"):
-        solve_file(pair, source, result, chunk_rows=10, **(SETTINGS | {"tolerance": 0.5}))
+        run(bounded(1.0), settings | {"method": dc.methods.d_ipg(0.4)}, on_chunk=crash)
+    method, other = dc.methods.d_ipg(0.4), bounded(1.0)
+    if change == "settings":
+        settings = settings | {"tolerance": 0.5}
+    elif change == "method":
+        method = dc.methods.d_ipg(0.5)
+    elif change == "observations":
+        y = y.copy()
+        y[-1] += 1
+        np.save(source, y)
+    else:
+        other = bounded(0.9)
+    with pytest.raises(dc.ConfigError, match=rf"parts of another run \({change} differ\)"):
+        run(other, settings | {"method": method})
+
+
+def test_an_error_of_the_solve_is_not_blamed_on_the_file(tmp_path, instance):
+    np.save(tmp_path / "y.npy", instance[1])
+
+    def complain(x):
+        raise ValueError("the simulator's own complaint")
+
+    with pytest.raises(ValueError, match=r"^the simulator's own complaint"):
+        solve_file(
+            instance[0], tmp_path / "y.npy", tmp_path / "x.npy", forward=complain, **SETTINGS
+        )
+
+
+def test_formats_that_need_care(tmp_path, instance):
+    pair, y, expected = instance
+    np.save(tmp_path / "big.npy", y.astype(">f8"))
+    solve_file(pair, tmp_path / "big.npy", tmp_path / "X.NPY", **SETTINGS)
+    np.testing.assert_allclose(np.load(tmp_path / "X.NPY"), expected.x.numpy(), atol=1e-12)
+    with h5py.File(tmp_path / "group.h5", "w") as file:
+        file.create_group("y")
+        file["measured"] = y
+    solve_file(pair, tmp_path / "group.h5", tmp_path / "x.npy", **SETTINGS)
+    assert np.load(tmp_path / "x.npy").shape == (53, 8)
 
 
 def test_what_is_there_is_not_overwritten_by_accident(tmp_path, instance):
@@ -119,6 +163,10 @@ def test_what_is_there_is_not_overwritten_by_accident(tmp_path, instance):
     assert result.read_bytes() == b"precious"
     solve_file(pair, source, result, overwrite=True, **SETTINGS)
     assert np.load(result).shape == (53, 8)
+    with pytest.raises(dc.ConfigError, match="must not be the file of the observations"):
+        solve_file(pair, source, source, overwrite=True, **SETTINGS)
+    with pytest.raises(dc.ConfigError, match="takes no callback"):
+        solve_file(pair, source, tmp_path / "z.npy", callback=print)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ def check_range(
     open_high: bool = False,
 ) -> float:
     """Return ``value`` if it is a number in the interval; NaN never is."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)
     above = number and (value > low if open_low else value >= low)
     below = number and (value < high if open_high else value <= high)
     if not (above and below):
@@ -58,9 +59,9 @@ def check_range(
 
 def check_count(name: str, value: int, *, low: int = 1) -> int:
     """Return ``value`` if it is an integer of at least ``low``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
         raise ConfigError(f"{name} must be an integer >= {low}; got {value!r}")
-    return value
+    return int(value)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
@@ -68,3 +69,13 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
     return value
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """Return the device if tensors can be made on it here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError(f"device {str(device)!r} cannot be used: {why}") from None
+    return torch.device(device)

@@ -19,11 +19,13 @@ class Scaler(nn.Module):
 
     def __init__(self, shift: Tensor | float = 0.0, scale: Tensor | float = 1.0) -> None:
         super().__init__()
-        scale = torch.as_tensor(scale)
+        shift, scale = torch.as_tensor(shift), torch.as_tensor(scale)
+        dtype = torch.promote_types(shift.dtype, scale.dtype)
+        dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         if not bool((scale > 0).all() & scale.isfinite().all()):
             raise ConfigError(f"Scaler(scale=...) must be positive and finite; got {scale}")
-        self.register_buffer("shift", torch.as_tensor(shift).to(scale.dtype))
-        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift.to(dtype))
+        self.register_buffer("scale", scale.to(dtype))
 
     @classmethod
     def fit(cls, y: Tensor, per: Literal["component", "channel"] = "component") -> Scaler:

@@ -24,7 +24,8 @@ _STATUS_ADVICE = {
     Status.CONVERGED: "A stopping rule was met.",
     Status.STEP_LIMIT: (
         "The step limit came before any stopping rule. Raise max_iterations, loosen the "
-        "tolerance, or state noise_std so that the solve stops at the noise level."
+        "tolerance, or state noise_std so that the solve stops at the noise level. A direct "
+        "method takes no steps: its one answer missed the rule."
     ),
     Status.STALLED: (
         "No trial step was accepted. The row is at a minimum of its loss, or the learned step "

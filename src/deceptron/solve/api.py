@@ -93,13 +93,14 @@ def solve(
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
 
+    maps = (pair, f, g, forward, getattr(pair, "wiener", None))
     started = time.perf_counter()
-    with torch.inference_mode(False), torch.no_grad(), _evaluation_mode(pair, forward):
+    with torch.inference_mode(False), torch.no_grad(), _evaluation_mode(*maps):
         target = y.detach().clone()
         if scaler is not None:
             target = scaler.normalise(target).to(y.dtype)
             if forward is not None:
-                forward = _normalised(forward, scaler)
+                forward = _normalised(forward, scaler, y.dtype)
         start = _start(pair, chosen, target, x0, g)
         x_shape = tuple(start.shape[1:])
         box = None
@@ -126,6 +127,7 @@ def solve(
                 search=chosen.search,
                 stopping=stopping,
                 max_iterations=0 if chosen.direct else limit,
+                direct=chosen.direct,
                 box=box,
                 recorder=recorder,
                 callback=watched,
@@ -216,8 +218,8 @@ def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> f
     return rule if rule != 0 else None
 
 
-def _normalised(forward: RowMap, scaler: Scaler) -> RowMap:
-    return lambda x: scaler.normalise(forward(x))
+def _normalised(forward: RowMap, scaler: Scaler, dtype: torch.dtype) -> RowMap:
+    return lambda x: scaler.normalise(forward(x)).to(dtype)
 
 
 def _start(
@@ -260,11 +262,12 @@ def _reverse_rows(name: str, reverse: RowMap, target: Tensor) -> Tensor:
 @contextmanager
 def _evaluation_mode(*maps: object) -> Iterator[None]:
     """Dropout or batch statistics would let one row disturb another."""
-    training = [m for m in maps if isinstance(m, nn.Module) and m.training]
+    tops = (m for m in maps if isinstance(m, nn.Module))
+    training = [module for top in tops for module in top.modules() if module.training]
     for module in training:
-        module.eval()
+        module.training = False
     try:
         yield
     finally:
         for module in training:
-            module.train()
+            module.training = True

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -18,7 +19,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.files import replacing
 
 Array = npt.NDArray[Any]
@@ -44,20 +45,54 @@ def open_rows(path: str | os.PathLike[str], *, name: str = "y") -> Iterator[Rows
     suffix = check_suffix("observations", path)
     if not path.is_file():
         raise ConfigError(f"observations: there is no file {path}")
-    try:
-        if suffix == ".npy":
-            yield _checked(path, np.load(path, mmap_mode="r", allow_pickle=False))
-        elif suffix == ".npz":
-            with zipfile.ZipFile(path) as archive:
+    with ExitStack() as stack:
+        with _reading(path):
+            rows: Any
+            if suffix == ".npy":
+                rows = np.load(path, mmap_mode="r", allow_pickle=False)
+            elif suffix == ".npz":
+                archive = stack.enter_context(zipfile.ZipFile(path))
                 member = _pick(path, name, [n.removesuffix(".npy") for n in archive.namelist()])
-                yield _checked(path, _ZippedRows.open(archive, f"{member}.npy"))
-        else:
-            with _h5py().File(path, "r") as file:
-                yield _checked(path, file[_pick(path, name, list(file))])
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        if isinstance(error, (ConfigError, ShapeError)):
-            raise
+                rows = _ZippedRows.open(archive, f"{member}.npy")
+            else:
+                h5py = _h5py()
+                file = stack.enter_context(h5py.File(path, "r"))
+                arrays = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
+                rows = file[_pick(path, name, arrays)]
+            _check_rows(path, rows)
+        yield _FileRows(path, rows)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What goes wrong while reading is said of the file; what a solve raises is not."""
+    try:
+        yield
+    except DeceptronError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"observations: {path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class _FileRows:
+    """Rows whose reading errors name the file."""
+
+    path: Path
+    rows: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.rows.shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.rows.dtype
+
+    def __getitem__(self, rows: slice) -> Array:
+        with _reading(self.path):
+            found: Array = np.asarray(self.rows[rows])
+            return found
 
 
 def write_columns(
@@ -69,12 +104,12 @@ def write_columns(
     ``.npz`` file takes one column at a time, so ``pieces`` must be iterable more than once.
     """
     with replacing(path) as temporary:
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             shape, dtype = shapes["x"]
             table = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
             _fill({"x": table}, pieces)
             table.flush()
-        elif path.suffix == ".npz":
+        elif path.suffix.lower() == ".npz":
             with zipfile.ZipFile(temporary, "w") as archive:
                 for column, (shape, dtype) in shapes.items():
                     with archive.open(f"{column}.npy", "w", force_zip64=True) as member:
@@ -93,10 +128,13 @@ def write_columns(
 
 
 def check_suffix(what: str, path: Path) -> str:
-    """The file's kind, or an error that lists the kinds."""
-    if path.suffix.lower() not in SUFFIXES:
+    """The file's kind, or an error that lists the kinds; HDF5 needs its library from the start."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         raise ConfigError(f"{what} must end in {', '.join(SUFFIXES)}; got {path.name!r}")
-    return path.suffix.lower()
+    if suffix in (".h5", ".hdf5"):
+        _h5py()
+    return suffix
 
 
 @dataclass
@@ -131,15 +169,13 @@ class _ZippedRows:
         return np.frombuffer(content, self.dtype).reshape(stop - start, *self.shape[1:])
 
 
-def _checked(path: Path, rows: Any) -> Rows:
+def _check_rows(path: Path, rows: Any) -> None:
     if np.dtype(rows.dtype).kind not in "fiu":
         raise ShapeError(f"observations in {path.name} must be numbers; got dtype {rows.dtype}")
     if len(rows.shape) < 2 or rows.shape[0] == 0:
         raise ShapeError(
             f"observations in {path.name} must have one or more rows; got shape {rows.shape}"
         )
-    found: Rows = rows
-    return found
 
 
 def _pick(path: Path, name: str, names: list[str]) -> str:

@@ -29,8 +29,8 @@ class LinearSolver(Protocol):
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
-    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
-        """The step d and |J d + r|^2."""
+    ) -> Float[Tensor, "B n"]:
+        """The step d."""
         ...
 
 
@@ -69,7 +69,7 @@ class ConjugateGradients:
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
-    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
+    ) -> Float[Tensor, "B n"]:
         """Iterate; rows that have converged leave once they are half of the company."""
         assert isinstance(factors, Free)
         rows = len(point.x)
@@ -86,7 +86,6 @@ class ConjugateGradients:
             p=-point.gradient * factors.free,
         )
         step_out = torch.zeros_like(point.x)
-        residual_out = dot(point.r, point.r)
         gamma = dot(solved.z, solved.z)
         goal = self.tolerance**2 * gamma
         going = gamma > 0
@@ -102,7 +101,6 @@ class ConjugateGradients:
                 break
             if 2 * len(live) <= len(going):
                 step_out[solved.index] = solved.d
-                residual_out[solved.index] = dot(solved.s, solved.s)
                 solved = solved.take(live)
                 gamma, goal, going = gamma[live], goal[live], going[live]
                 jacobian = model.linearise(solved.x)
@@ -122,10 +120,9 @@ class ConjugateGradients:
             going = moving & (gamma > goal) & gamma.isfinite()
 
         step_out[solved.index] = solved.d
-        residual_out[solved.index] = dot(solved.s, solved.s)
         for kind in ("jvp", "vjp", "linear_steps"):
             model.charge(kind, steps)
-        return step_out, residual_out
+        return step_out
 
 
 @dataclass(frozen=True)
@@ -147,12 +144,11 @@ class _Rows(RowData):
 
 @dataclass(frozen=True)
 class Spectrum(RowData):
-    """Singular values, right vectors, and the residual in the basis of the left ones."""
+    """Singular values, right vectors, the residual in the basis of the left ones, the mask."""
 
     values: Float[Tensor, "B k"]
     right: Float[Tensor, "B k n"]
     coefficients: Float[Tensor, "B k"]
-    outside: Float[Tensor, " B"]  # |r|^2 outside the range of J
     free: Float[Tensor, "B n"]
 
 
@@ -170,12 +166,11 @@ class Dense:
             torch.where(usable[:, None, None], jacobian, 0.0), full_matrices=False
         )
         coefficients = (left.mT @ point.r[:, :, None])[:, :, 0]
-        outside = (dot(point.r, point.r) - dot(coefficients, coefficients)).clamp_min(0)
-        return Spectrum(values, right, coefficients, outside, free)
+        return Spectrum(values, right, coefficients, free)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
-    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, " B"]]:
+    ) -> Float[Tensor, "B n"]:
         """d = -V s / (s^2 + damping) U'r."""
         assert isinstance(factors, Spectrum)
         values, c = factors.values, factors.coefficients
@@ -185,6 +180,4 @@ class Dense:
         filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
         # The mask is exact where the SVD is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.
-        step = -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0] * factors.free
-        left_over = (1 - values * filtered) * c
-        return step, dot(left_over, left_over) + factors.outside
+        return -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0] * factors.free

@@ -69,7 +69,7 @@ class _Live(RowData):
 
 
 class Loop:
-    """One run; with ``max_iterations=0`` every row stops where it starts."""
+    """One run. A ``direct`` method has its answer in the start: it takes no steps."""
 
     def __init__(
         self,
@@ -79,13 +79,14 @@ class Loop:
         search: Search[Any],
         stopping: Stopping,
         max_iterations: int,
+        direct: bool,
         box: Box | None,
         recorder: Recorder | None,
         callback: Callback | None,
     ) -> None:
         self.model, self.descent, self.search = model, descent, search
         self.stopping, self.max_iterations, self.box = stopping, max_iterations, box
-        self.recorder, self.callback = recorder, callback
+        self.recorder, self.callback, self.direct = recorder, callback, direct
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
 
@@ -204,8 +205,8 @@ class Loop:
                 small = self._projected_gradient() <= small_enough * live.first_gradient
                 reason = _mark(reason, wanted & small, Reason.GRADIENT)
         if at_limit is not None:
-            direct = self.max_iterations == 0 and not stopping.any_residual_rule
-            reason = _mark(reason, at_limit, Reason.DIRECT if direct else Reason.STEP_LIMIT)
+            answered = self.direct and not stopping.any_residual_rule
+            reason = _mark(reason, at_limit, Reason.DIRECT if answered else Reason.STEP_LIMIT)
         return reason
 
     def _update_gradient(

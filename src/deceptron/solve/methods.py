@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deceptron.core.checks import check_choice, check_count
-from deceptron.core.errors import unknown_name
+from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
 from deceptron.solve.descents.lbfgs import LBFGS
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
@@ -113,6 +113,16 @@ def levenberg_marquardt(
     search: AdaptiveDamping | Armijo | None = None,
 ) -> Method:
     """Levenberg-Marquardt: adaptive damping, or the fixed ``damping`` if one is given."""
+    wanted = AdaptiveDamping if damping is None else Armijo
+    if search is not None and not isinstance(search, wanted):
+        raise ConfigError(
+            f"levenberg_marquardt(search=...) must be {wanted.__name__} when damping is {damping}; "
+            f"got {type(search).__name__}"
+        )
+    if damping is None and relaxation != 1:
+        raise ConfigError(
+            f"levenberg_marquardt(relaxation=...) needs a fixed damping; got {relaxation}"
+        )
     if damping is None:
         return Method(
             name="lm",

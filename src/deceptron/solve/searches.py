@@ -174,7 +174,7 @@ class AdaptiveDamping:
     """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
 
     ``relative_start`` is the first damping in units of |J|^2, which is estimated by the Rayleigh
-    quotient of J'J at the gradient (one jvp a row). Nielsen eases the damping by at most 1/3 a
+    quotient of J'J at the gradient (once a solve). Nielsen eases the damping by at most 1/3 a
     step; ``fastest_ease`` lets a nearly linear problem reach the undamped step sooner.
     """
 
@@ -203,11 +203,13 @@ class AdaptiveDamping:
         direction = (
             point.gradient / length.sqrt().clamp_min(torch.finfo(length.dtype).tiny)[:, None]
         )
-        model.charge("jvp")
+        for kind in ("f", "vjp", "jvp"):
+            model.charge(kind)
         q = model.linearise(point.x).jvp(direction)
         rayleigh = dot(q, q)
         usable = rayleigh.isfinite() & (rayleigh > 0)
         damping = self.relative_start * torch.where(usable, rayleigh, 1.0)
+        damping = damping.clamp_min(torch.finfo(damping.dtype).tiny)
         trials = torch.zeros_like(damping, dtype=torch.int64)
         return DampingState(damping, trials, torch.full_like(damping, 2.0))
 
@@ -226,7 +228,10 @@ class AdaptiveDamping:
         gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
         accept = (gain > self.accept_ratio) & (predicted > 0)
         eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
+        # A damping of exactly zero could never grow again, nor an infinite one shrink.
+        limits = torch.finfo(eased.dtype)
         scale = torch.where(accept, eased, state.scale * state.growth)
+        scale = scale.clamp(limits.tiny, limits.max)
         growth = torch.where(accept, 2.0, 2 * state.growth)
         give_up = ~accept & (state.trials >= self.max_rejections)
         trials = torch.where(accept, 0, state.trials + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, ShapeError
@@ -28,7 +29,7 @@ from deceptron.core.solution import Solution
 from deceptron.core.status import Status
 from deceptron.solve.api import solve
 from deceptron.solve.files import Array, Rows, check_suffix, open_rows, write_columns
-from deceptron.solve.methods import Method
+from deceptron.solve.methods import Method, get_method
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,23 @@ def solve_file(
 
     ``result`` gets x, status, iterations, residual and loss (``.npy``: x alone).
     ``on_chunk(rows_done, rows)`` is called after each chunk.
+
+    A run is resumed only if file, pair, method and settings are the same. A pair that is not an
+    ``nn.Module`` and a ``forward`` are known by their names alone: remove the parts by hand when
+    you change what they do.
     """
     result = Path(result)
     check_suffix("result", result)
+    for name in ("callback", "x0", "history", "progress"):
+        if name in settings:
+            raise ConfigError(f"solve_file takes no {name}: it solves a chunk at a time")
     check_count("chunk_rows", chunk_rows)
     if not result.parent.is_dir():
         raise ConfigError(f"result must lie in a folder that exists; got {result}")
     if result.exists() and not overwrite:
         raise ConfigError(f"result {result} exists already; choose another name or overwrite it")
+    if result.exists() and result.samefile(observations):
+        raise ConfigError(f"result must not be the file of the observations; got {result}")
     with open_rows(observations, name=array) as rows:
         y_shape = getattr(pair, "y_shape", None)
         if y_shape is not None and tuple(rows.shape[1:]) != tuple(y_shape):
@@ -75,15 +85,14 @@ def solve_file(
                 f"got {tuple(rows.shape)}"
             )
         count = rows.shape[0]
-        name = method if isinstance(method, str) else method.name
+        source = Path(observations).stat()
         note = {
-            "rows": list(rows.shape),
+            "observations": [*rows.shape, array, source.st_size, source.st_mtime_ns],
             "chunk_rows": chunk_rows,
-            "method": name,
-            "settings": {key: str(value) for key, value in sorted(settings.items())},
+            "method": _describe_method(get_method(method), pair),
+            "settings": {key: _describe(value) for key, value in sorted(settings.items())},
             "dtype": str(dtype),
-            "first_rows": _digest(np.asarray(rows[slice(0, min(64, count))])),
-            "weights": _weights_digest(pair),
+            "pair": _describe_pair(pair),
         }
         parts = _Parts(result.with_name(f"{result.name}.parts"), note)
         starts = range(0, count, chunk_rows)
@@ -175,8 +184,12 @@ class _Pieces:
 def _tensor(
     rows: Rows, start: int, stop: int, dtype: torch.dtype, device: torch.device | str | None
 ) -> Tensor:
-    # np.array copies: the file's own memory is read-only.
-    return torch.as_tensor(np.array(rows[slice(start, stop)])).to(dtype=dtype, device=device)
+    # np.array copies, because the file's own memory is read-only, and brings any byte order and
+    # width to one that torch knows.
+    wide = np.float64 if dtype == torch.float64 else np.float32
+    return torch.as_tensor(np.array(rows[slice(start, stop)], dtype=wide)).to(
+        dtype=dtype, device=device
+    )
 
 
 def _columns(solution: Solution) -> dict[str, Array]:
@@ -185,16 +198,27 @@ def _columns(solution: Solution) -> dict[str, Array]:
     return {key: value.cpu().numpy() for key, value in columns.items()}
 
 
-def _digest(value: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+def _describe_method(method: Method, pair: object) -> str:
+    """Every setting: the parts of a method are frozen dataclasses with a full repr."""
+    unknowns = math.prod(getattr(pair, "x_shape", None) or (0,))
+    return f"{method.name} {method.descent(unknowns)} {method.search} {method.max_iterations}"
 
 
-def _weights_digest(pair: object) -> str:
+def _describe_pair(pair: object) -> list[str]:
     """Tells two models apart, so that a resumed run does not mix their answers."""
-    if not isinstance(pair, torch.nn.Module):
-        return type(pair).__name__
-    digest = hashlib.sha256()
-    for key, value in pair.state_dict().items():
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    bounds, error = getattr(pair, "bounds", None), getattr(pair, "surrogate_error", 0.0)
+    known = [type(pair).__name__, _describe(bounds), str(error)]
+    if isinstance(pair, nn.Module):
+        known += [f"{key} {_describe(value)}" for key, value in pair.state_dict().items()]
+    return known
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Tensor):
+        content = np.ascontiguousarray(value.detach().cpu().numpy()).tobytes()
+        return f"{tuple(value.shape)} {hashlib.sha256(content).hexdigest()[:16]}"
+    if isinstance(value, (tuple, list)):
+        return str([_describe(part) for part in value])
+    if callable(value):  # its address differs in the next process
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
+    return str(value)

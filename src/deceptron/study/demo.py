@@ -29,8 +29,8 @@ class Demo:
 def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
     """Solve ``count`` fresh noisy instances of a problem with one-shot, D-IPG and LM.
 
-    The iterative methods start at x = 0 and go on until the residual of the surrogate is at the
-    noise level, or for 30 iterations.
+    The iterative methods start at x = 0 and go on until the residual is at the level of noise
+    and surrogate error, or for 30 iterations.
     """
     check_count("count", count)
     problem, pair = problems.get(name), maps.load(name)

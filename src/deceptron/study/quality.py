@@ -36,7 +36,7 @@ class Quality:
 
 
 def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
-    """Wiener, one-shot and D-IPG (80 iterations, stop at the noise level) on ``data.test``."""
+    """Wiener, one-shot and D-IPG (80 iterations, discrepancy stop) on ``data.test``."""
     x, y = data.test.x, data.test.y
     level = data.scaler.noise_level(problem.noise_std, problem.y_shape)
     linear = Deceptron(

@@ -13,7 +13,7 @@ from deceptron.core.checks import check_range
 from deceptron.solve.linear import LinearSolver
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData
+from deceptron.solve.rows import RowData, dot
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FixedDamping:
         """One linear solve per accepted point."""
         factors = self.linear.factor(model, point, box)
         damping = torch.full_like(point.misfit, self.damping)
-        step, _ = self.linear.solve(model, point, factors, damping)
+        step = self.linear.solve(model, point, factors, damping)
         return Solved(step)
 
     def propose(self, model: Model, point: Point, state: Solved, scale: Tensor) -> Proposal:
@@ -68,5 +68,7 @@ class SearchedDamping:
 
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """One linear solve per trial."""
-        step, left_over = self.linear.solve(model, point, state, scale)
-        return Proposal(point.x + step, predicted=point.misfit - 0.5 * left_over)
+        step = self.linear.solve(model, point, state, scale)
+        # -g'd - |Jd|^2 / 2 with (J'J + scale) d = -g: no difference of nearly equal misfits.
+        predicted = 0.5 * (scale * dot(step, step) - dot(point.gradient, step))
+        return Proposal(point.x + step, predicted=predicted)
