@@ -53,5 +53,5 @@ def _methods() -> dict[str, Method]:
     return {
         "one-shot": methods.one_shot(),
         "D-IPG": methods.d_ipg(),
-        "LM": methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3),
+        "LM, no prior": methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3),
     }
