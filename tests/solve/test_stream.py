@@ -165,6 +165,8 @@ def test_what_is_there_is_not_overwritten_by_accident(tmp_path, instance):
     assert np.load(result).shape == (53, 8)
     with pytest.raises(dc.ConfigError, match="must not be the file of the observations"):
         solve_file(pair, source, source, overwrite=True, **SETTINGS)
+    with pytest.raises(dc.ConfigError, match="there is no file"):
+        solve_file(pair, tmp_path / "absent.npy", result, overwrite=True, **SETTINGS)
     with pytest.raises(dc.ConfigError, match="takes no callback"):
         solve_file(pair, source, tmp_path / "z.npy", callback=print)
 

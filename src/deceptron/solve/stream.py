@@ -75,9 +75,9 @@ def solve_file(
         raise ConfigError(f"result must lie in a folder that exists; got {result}")
     if result.exists() and not overwrite:
         raise ConfigError(f"result {result} exists already; choose another name or overwrite it")
-    if result.exists() and result.samefile(observations):
-        raise ConfigError(f"result must not be the file of the observations; got {result}")
     with open_rows(observations, name=array) as rows:
+        if result.exists() and result.samefile(observations):
+            raise ConfigError(f"result must not be the file of the observations; got {result}")
         y_shape = getattr(pair, "y_shape", None)
         if y_shape is not None and tuple(rows.shape[1:]) != tuple(y_shape):
             raise ShapeError(
