@@ -7,6 +7,7 @@ their input as they see it without noise, which is what a network behind them wa
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +26,9 @@ _JITTER = 1e-7
 class LinearPart(Network):
     """``estimate(x)`` returns the linear prediction and the denoised input; rows alone to call."""
 
+    @abstractmethod
     def estimate(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Prediction of the output and of the noise-free input, in their shapes."""
-        raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
         """The prediction alone."""

@@ -7,6 +7,7 @@ A new architecture is a file in this folder whose class derives from ``Network``
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -30,16 +31,16 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """A map of rows whose ``config()`` is JSON: ``type(net)(**net.config())`` is its twin."""
 
     kind: ClassVar[str] = ""
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
 
+    @abstractmethod
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
-        raise NotImplementedError
 
     def check_rows(self, rows: Tensor) -> None:
         """Rows of another shape are an error, not a broadcast."""
