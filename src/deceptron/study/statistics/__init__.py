@@ -1,0 +1,59 @@
+"""The numbers that tables and figures show, as functions of arrays and tidy records."""
+
+from deceptron.study.statistics.amortisation import break_even
+from deceptron.study.statistics.comparison import (
+    Correlation,
+    Paired,
+    cohens_d,
+    paired_difference,
+    spearman,
+)
+from deceptron.study.statistics.intervals import Interval, mean_interval, rate_interval
+from deceptron.study.statistics.profiles import (
+    cost_to_tolerance,
+    data_profile,
+    performance_profile,
+)
+from deceptron.study.statistics.success import (
+    GOOD_BASIN,
+    ORACLE,
+    RESIDUAL_LIMIT,
+    STRICT_FACTOR,
+    oracle_rmse,
+    rmse_limit,
+    succeeded,
+)
+from deceptron.study.statistics.trajectories import (
+    at_step,
+    basin_occupancy,
+    bundle_width,
+    coefficient_of_variation,
+    trajectories,
+)
+
+__all__ = [
+    "GOOD_BASIN",
+    "ORACLE",
+    "RESIDUAL_LIMIT",
+    "STRICT_FACTOR",
+    "Correlation",
+    "Interval",
+    "Paired",
+    "at_step",
+    "basin_occupancy",
+    "break_even",
+    "bundle_width",
+    "coefficient_of_variation",
+    "cohens_d",
+    "cost_to_tolerance",
+    "data_profile",
+    "mean_interval",
+    "oracle_rmse",
+    "paired_difference",
+    "performance_profile",
+    "rate_interval",
+    "rmse_limit",
+    "spearman",
+    "succeeded",
+    "trajectories",
+]

@@ -1,0 +1,98 @@
+"""Two samples beside each other: paired differences, effect sizes, rank correlation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import spearmanr
+
+from deceptron.core.errors import ConfigError
+from deceptron.study.statistics.intervals import Interval, mean_interval
+
+# Up to this many pairs all 2^n sign patterns are tried; beyond it, this many random ones.
+EXACT_PAIRS = 12
+FLIPS = 9999
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Mean of a - b over shared instances, and the p of a two-sided sign-flip permutation test."""
+
+    difference: Interval
+    p: float
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's rank correlation of ``count`` pairs with its two-sided p (Student's t)."""
+
+    rho: float
+    p: float
+    count: int
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Paired:
+    """Compare two methods on the same instances; pairs with a NaN are left out.
+
+    Under the null hypothesis each difference is as likely to have the other sign; p is the share
+    of sign patterns whose mean is at least as far from zero.
+    """
+    first, second = _paired(a, b)
+    change = first - second
+    interval = mean_interval(change, seed=seed)
+    if len(change) == 0 or not np.isfinite(interval.value):
+        return Paired(interval, np.nan)
+    if len(change) <= EXACT_PAIRS:
+        signs = np.array(list(product((1.0, -1.0), repeat=len(change))))
+        extra = 0
+    else:
+        signs = np.random.default_rng(seed).choice((1.0, -1.0), size=(FLIPS, len(change)))
+        extra = 1  # the pattern that was observed
+    means = np.abs(signs @ change) / len(change)
+    as_far = (means >= abs(interval.value) * (1 - 1e-12)).sum()
+    return Paired(interval, float((as_far + extra) / (len(means) + extra)))
+
+
+def cohens_d(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    """(mean a - mean b) / pooled standard deviation, along the first axis; NaN is left out.
+
+    With a trial a row and an iteration a column this is the separation by iteration. NaN where a
+    group has fewer than two values or nothing varies.
+    """
+    first, second = (np.asarray(v, dtype=np.float64) for v in (a, b))
+    (n1, mean1, square1), (n2, mean2, square2) = _moments(first), _moments(second)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = np.sqrt((square1 + square2) / (n1 + n2 - 2))
+        d = (mean1 - mean2) / pooled
+    return np.where((n1 > 1) & (n2 > 1) & (pooled > 0), d, np.nan)
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> Correlation:
+    """Rank correlation; NaN for fewer than three pairs or a constant side."""
+    first, second = _paired(a, b)
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return Correlation(np.nan, np.nan, len(first))
+    rho, p = spearmanr(first, second)
+    return Correlation(float(rho), float(p), len(first))
+
+
+def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    first, second = (np.asarray(v, dtype=np.float64).ravel() for v in (a, b))
+    if first.shape != second.shape:
+        raise ConfigError(f"a and b must have one length; got {len(first)} and {len(second)}")
+    both = ~(np.isnan(first) | np.isnan(second))
+    return first[both], second[both]
+
+
+def _moments(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.int_], NDArray[np.float64], NDArray[np.float64]]:
+    """Count, mean and sum of squared deviations along the first axis, without the NaN."""
+    known = ~np.isnan(values)
+    count = known.sum(0)
+    mean = np.where(known, values, 0).sum(0) / np.maximum(count, 1)
+    square = np.where(known, (values - mean) ** 2, 0).sum(0)
+    return count, mean, square
