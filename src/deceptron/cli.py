@@ -67,7 +67,9 @@ def train(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder.  [default: runs/PROBLEM]")
     ] = None,
-    preset: Annotated[str, typer.Option(help="standard, paper or smoke.")] = "standard",
+    preset: Annotated[
+        str, typer.Option(help="standard, paper, paper-reduced or smoke.")
+    ] = "standard",
     seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 7,
     jcp: Annotated[bool, typer.Option(help="Include the Jacobian composition penalty.")] = True,
     both: Annotated[bool, typer.Option(help="Train stage 3 with and without JCP.")] = False,

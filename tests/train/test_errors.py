@@ -51,7 +51,7 @@ def test_names() -> None:
 
 
 def test_the_paper_has_no_protocol_for_an_own_problem() -> None:
-    with pytest.raises(dc.ConfigError, match=r"preset 'paper' exists for .*'mine'.*'standard'"):
+    with pytest.raises(dc.ConfigError, match=r"published protocol exists for .*'mine'.*'standard'"):
         dc.train(mine(torch.sin), "paper")
     assert dc.train(mine(torch.sin), "smoke").name == "mine"
 

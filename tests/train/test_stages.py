@@ -300,4 +300,21 @@ def test_table_seven() -> None:
         "advection-diffusion-2d": (120, 80, 40),
         "navier-stokes-2d": (120, 80, 15),
     }
-    assert PRESETS == ("paper", "standard", "smoke")
+    assert PRESETS == ("standard", "paper", "paper-reduced", "smoke")
+
+
+@pytest.mark.parametrize("name", dc.problems.names())
+def test_the_reduced_protocol_differs_in_size_and_length_only(name: str) -> None:
+    problem = dc.problems.get(name, train_count=4, val_count=2, test_count=2)
+    full, reduced = (recipe(problem, preset) for preset in ("paper", "paper-reduced"))
+    stages = ("forward", "reverse", "jcp")
+    for stage in stages:
+        before, after = getattr(full, stage), getattr(reduced, stage)
+        assert after.epochs == max(before.epochs // 10, 2)
+        assert replace(after, epochs=before.epochs) == before
+    same = {stage: getattr(full, stage) for stage in stages}
+    assert replace(reduced, name="paper", build=full.build, **same) == full
+    f, g = reduced.build(problem, problem.dataset(0), torch.Generator().manual_seed(0))
+    if name != "heat-1d":
+        assert f.channels == g.channels == (12 if name == "heat-3d" else 16)
+        assert f.blocks == g.blocks == 2

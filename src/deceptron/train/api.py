@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,10 +13,11 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
-from deceptron.train.folder import FORMAT, VERSION, RunFolder
+from deceptron.train.folder import RunFolder, early_stages
 from deceptron.train.presets import recipe as preset_recipe
-from deceptron.train.recipe import Recipe, plain
+from deceptron.train.recipe import Recipe
 from deceptron.train.run import Training
+from deceptron.train.settings import Config, config_of
 from deceptron.train.watch import Watcher
 
 
@@ -30,6 +29,7 @@ def train(
     seed: int = 7,
     jcp: bool = True,
     both: bool = False,
+    start_from: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: bool | None = None,
     callback: Watcher | None = None,
@@ -42,12 +42,15 @@ def train(
 
     Args:
         problem: a name (``dc.problems.names()``) or a problem of your own.
-        preset: ``"standard"``, ``"paper"``, ``"smoke"``, or a ``Recipe`` with your own settings.
+        preset: ``"standard"``, ``"paper"``, ``"paper-reduced"``, ``"smoke"``, or a ``Recipe``
+            with your own settings.
         out: run folder; made if missing. ``None`` keeps everything in memory.
         seed: of data, weights and batches. The same seed gives the same bits on the same machine
             with the same number of threads.
         jcp: whether stage 3 of the returned pair includes the Jacobian composition penalty.
         both: also train the other branch of stage 3, kept in the run folder.
+        start_from: folder of another run whose stages 1 and 2 are taken over; it may differ from
+            this one only in what stage 3 reads. The result is that of a run from scratch.
         resume: continue a run that ``out`` holds; it must have the same settings.
         progress: show a bar on standard error; by default only on a terminal.
         callback: called with the metrics of each epoch, a dictionary.
@@ -66,7 +69,8 @@ def train(
     if tensorboard and out is None:
         raise ConfigError("tensorboard=True needs a run folder: pass out=...")
     place = torch.device("cpu" if device is None else device)
-    config = _config(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
+    config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
+    start = {} if start_from is None else early_stages(Path(start_from), config)
     with _folder(out, config, resume=resume, device=place) as folder:
         training = Training(
             problem,
@@ -77,6 +81,7 @@ def train(
             device=place,
             dtype=dtype,
             checkpoint_seconds=checkpoint_seconds,
+            start=start,
         )
         chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
         return training.run(
@@ -87,34 +92,10 @@ def train(
         )
 
 
-def _config(
-    problem: Problem, recipe: Recipe, *, seed: int, jcp: bool, dtype: torch.dtype
-) -> dict[str, Any]:
-    # None of these changes a bit of the result.
-    skipped = {"name", "equation", "paper", "checks"}
-    skipped |= {"test_count", "shifted_count", "extreme_count"}
-    settings = {
-        entry.name: plain(getattr(problem, entry.name))
-        for entry in fields(problem)
-        if entry.name not in skipped
-    }
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "problem": problem.name,
-        "preset": recipe.name,
-        "seed": seed,
-        "jcp": jcp,
-        "dtype": str(dtype).removeprefix("torch."),
-        "fields": settings,
-        "recipe": plain(recipe),
-    }
-
-
 @contextmanager
 def _folder(
     out: str | os.PathLike[str] | None,
-    config: dict[str, Any],
+    config: Config,
     *,
     resume: bool,
     device: torch.device,

@@ -16,12 +16,10 @@ run killed between two files resumes with each epoch once.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
 import platform
-from dataclasses import MISSING, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,20 +32,26 @@ from torch import Tensor
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.files import replacing
 from deceptron.train.loop import COLUMNS, Row, StageState
-from deceptron.train.recipe import Recipe, plain
+from deceptron.train.settings import (
+    FORMAT,
+    VERSION,
+    Config,
+    as_json,
+    difference,
+    digest,
+    read_config,
+)
 
-FORMAT = "deceptron-run"
-VERSION = 1
 _KEY = "deceptron"
 
 
 class RunFolder:
-    """The files of one run; ``open_run`` makes it."""
+    """The files of one run; ``open`` takes them for this process."""
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+    def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
         self._checkpoints = path / "checkpoints"
-        self._digest = _digest(config)
+        self._digest = digest(config)
         self._metrics: TextIO | None = None
         self._lock: int | None = None
 
@@ -68,9 +72,9 @@ class RunFolder:
                     f"out={str(self.path)!r} already holds a run: pass resume=True to continue "
                     "it, or choose another folder"
                 )
-            self._digest = _digest(_check_same(config, self._config))
+            self._digest = digest(_check_same(config, self._config))
         else:
-            _write(config, (_json(self._config) + "\n").encode())
+            _write(config, (as_json(self._config) + "\n").encode())
         self._note_environment(device)
 
     def close(self) -> None:
@@ -208,21 +212,30 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _check_same(path: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+def early_stages(path: Path, config: Config) -> dict[str, StageState]:
+    """Stages 1 and 2 of the run in ``path``, if they are what ``config`` would train."""
+    found = read_config(path / "config.json")
+    different = difference(found, config, early=True)
+    if different is not None:
+        name, old, new = different
+        raise CheckpointError(
+            f"start_from={str(path)!r} must agree in all that stages 1 and 2 depend on; its "
+            f"{name} is {old!r}, this call's {new!r}"
+        )
+    source = RunFolder(path, found)
+    states: dict[str, StageState] = {}
+    for stage in ("forward", "reverse"):
+        state = source.finished(stage)
+        if state is None:
+            raise CheckpointError(f"start_from={str(path)!r} has not finished stage {stage!r}")
+        states[stage] = state
+    return states
+
+
+def _check_same(path: Path, wanted: Config) -> Config:
     """The settings of the run that the folder holds, if they are the wanted ones."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']!r}")
-        # A run older than a setting was made with what is now its default.
-        settings = [entry for entry in fields(Recipe) if entry.default is not MISSING]
-        defaults = {entry.name: plain(entry.default) for entry in settings}
-        complete = {**found, "recipe": {**defaults, **found["recipe"]}}
-    except OSError as error:
-        raise _cannot(path, error, "read") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is not the config.json of a deceptron run") from error
-    different = _difference(complete, json.loads(_json(wanted)))
+    found = read_config(path)
+    different = difference(found, wanted)
     if different is not None:
         name, old, new = different
         raise CheckpointError(
@@ -230,18 +243,6 @@ def _check_same(path: Path, wanted: dict[str, Any]) -> dict[str, Any]:
             f"{new!r}; choose another folder"
         )
     return found
-
-
-def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first field that differs, in words such as ``recipe.jcp.epochs``."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in [*wanted, *(key for key in found if key not in wanted)]:
-            below = f"{name}.{key}" if name else key
-            different = _difference(found.get(key), wanted.get(key), below)
-            if different is not None:
-                return different
-        return None
-    return None if found == wanted else (name, found, wanted)
 
 
 def _take_lock(folder: Path) -> int | None:
@@ -267,16 +268,8 @@ def _write(path: Path, content: bytes) -> None:
         raise _cannot(path, error) from error
 
 
-def _cannot(path: Path, error: OSError, verb: str = "write") -> CheckpointError:
-    return CheckpointError(f"cannot {verb} {path}: {error.strerror or error}")
-
-
-def _digest(config: dict[str, Any]) -> str:
-    return hashlib.sha256(_json(config).encode()).hexdigest()[:16]
-
-
-def _json(config: dict[str, Any]) -> str:
-    return json.dumps(config, indent=1)
+def _cannot(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"cannot write {path}: {error.strerror or error}")
 
 
 def _shown(row: Row) -> Row:

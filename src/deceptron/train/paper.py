@@ -8,7 +8,7 @@ of RJCP in model selection, which is that of JCP in the loss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -176,8 +176,8 @@ def paper_recipe(problem: Problem) -> Recipe:
     """The published protocol; only the seven published problems have one."""
     if problem.name not in PROTOCOLS:
         raise ConfigError(
-            f"preset 'paper' exists for {', '.join(PROTOCOLS)}; got problem {problem.name!r}: "
-            "use preset 'standard'"
+            f"the published protocol exists for {', '.join(PROTOCOLS)}; got problem "
+            f"{problem.name!r}: use preset 'standard'"
         )
     protocol = PROTOCOLS[problem.name]
     stages = (
@@ -215,4 +215,32 @@ def paper_recipe(problem: Problem) -> Recipe:
         reverse_selection_rjcp=protocol.jcp,
         start_counts=False,
         both=True,
+    )
+
+
+# What a machine without the 10 to 20 hours of the largest problems can afford.
+REDUCED_CHANNELS, REDUCED_BLOCKS, REDUCED_SHARE, LEAST_EPOCHS = 16, 2, 10, 2
+
+
+def reduced_recipe(problem: Problem) -> Recipe:
+    """The published protocol with a tenth of its epochs and networks of at most 16 channels."""
+    full = paper_recipe(problem)
+    build = full.build
+    if isinstance(build, PublishedCNN):
+        build = replace(
+            build,
+            channels=min(build.channels, REDUCED_CHANNELS),
+            blocks=min(build.blocks, REDUCED_BLOCKS),
+        )
+
+    def shorter(stage: Stage) -> Stage:
+        return replace(stage, epochs=max(stage.epochs // REDUCED_SHARE, LEAST_EPOCHS))
+
+    return replace(
+        full,
+        name="paper-reduced",
+        build=build,
+        forward=shorter(full.forward),
+        reverse=shorter(full.reverse),
+        jcp=shorter(full.jcp),
     )

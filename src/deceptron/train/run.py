@@ -24,6 +24,7 @@ from deceptron.train.objectives import (
     state_error,
 )
 from deceptron.train.recipe import Recipe, Stage
+from deceptron.train.settings import Config
 from deceptron.train.streams import stream
 from deceptron.train.watch import Watcher, watchers
 
@@ -39,17 +40,18 @@ class Training:
         self,
         problem: Problem,
         recipe: Recipe,
-        config: dict[str, Any],
+        config: Config,
         folder: RunFolder | None,
         *,
         seed: int,
         device: torch.device,
         dtype: torch.dtype,
         checkpoint_seconds: float,
+        start: dict[str, StageState],
     ) -> None:
         self._problem, self._recipe, self._config, self._folder = problem, recipe, config, folder
         self._seed, self._device, self._dtype = seed, device, dtype
-        self._interval = checkpoint_seconds
+        self._interval, self._start = checkpoint_seconds, start
         self._stages: dict[str, Stage] = {
             "forward": recipe.forward,
             "reverse": recipe.reverse,
@@ -67,6 +69,7 @@ class Training:
     ) -> Deceptron:
         """Do what is not yet done; ``names`` are branches of stage 3, the first is returned."""
         plan = ("forward", "reverse", *names)
+        self._take_over()
         done = {name: self._finished(name) for name in plan}
         if (pair := self._stored(names, done)) is not None:
             return pair
@@ -179,7 +182,14 @@ class Training:
         return f, g
 
     def _finished(self, name: str) -> StageState | None:
-        return None if self._folder is None else self._folder.finished(name)
+        own = None if self._folder is None else self._folder.finished(name)
+        return own or self._start.get(name)
+
+    def _take_over(self) -> None:
+        """Keep what another run has trained, so that this folder is complete without it."""
+        for name, state in self._start.items():
+            if self._folder is not None and self._folder.finished(name) is None:
+                self._folder.save_finished(name, state)
 
     def _stored(
         self, names: tuple[str, ...], done: dict[str, StageState | None]

@@ -1,0 +1,105 @@
+"""The settings of a run as JSON: what must agree before the files of a run are used again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from deceptron.core.errors import CheckpointError
+from deceptron.problems import Problem
+from deceptron.train.recipe import Recipe, plain
+
+FORMAT = "deceptron-run"
+VERSION = 1
+
+Config: TypeAlias = dict[str, Any]
+
+# What only stage 3 or what follows it reads: runs that differ in nothing else share stages 1 and 2.
+_LATE = {"jcp", "train_probes", "train_probe_rows", "probe_bank", "guard", "selection_rjcp"}
+_LATE |= {"name", "both", "wiener_limit"}
+_LATE_WEIGHTS = {"jcp", "bias_tie", "composition"}
+
+
+def config_of(
+    problem: Problem, recipe: Recipe, *, seed: int, jcp: bool, dtype: torch.dtype
+) -> Config:
+    """Everything that decides the bits of a run."""
+    skipped = {"name", "equation", "paper", "checks"}
+    skipped |= {"test_count", "shifted_count", "extreme_count"}
+    settings = {
+        entry.name: plain(getattr(problem, entry.name))
+        for entry in fields(problem)
+        if entry.name not in skipped
+    }
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "problem": problem.name,
+        "preset": recipe.name,
+        "seed": seed,
+        "jcp": jcp,
+        "dtype": str(dtype).removeprefix("torch."),
+        "fields": settings,
+        "recipe": plain(recipe),
+    }
+
+
+def read_config(path: Path) -> Config:
+    """The ``config.json`` of a run, as it stands."""
+    try:
+        found: Config = json.loads(path.read_text())
+        if found["format"] != FORMAT or not isinstance(found["recipe"], dict):
+            raise ValueError(f"format {found['format']!r}")
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is not the config.json of a deceptron run") from error
+    return found
+
+
+def difference(
+    found: Config, wanted: Config, *, early: bool = False
+) -> tuple[str, Any, Any] | None:
+    """The first setting that differs, in words such as ``recipe.jcp.epochs``, and both values.
+
+    With ``early``, only what stages 1 and 2 read is compared.
+    """
+    # A run older than a setting was made with what is now its default.
+    settings = [entry for entry in fields(Recipe) if entry.default is not MISSING]
+    defaults = {entry.name: plain(entry.default) for entry in settings}
+    complete = {**found, "recipe": {**defaults, **found["recipe"]}}
+    asked = json.loads(as_json(wanted))
+    return _differs(_early(complete), _early(asked)) if early else _differs(complete, asked)
+
+
+def digest(config: Config) -> str:
+    """A short name of these settings."""
+    return hashlib.sha256(as_json(config).encode()).hexdigest()[:16]
+
+
+def as_json(config: Config) -> str:
+    """The text of ``config.json``."""
+    return json.dumps(config, indent=1)
+
+
+def _early(config: Config) -> Config:
+    recipe = {key: value for key, value in config["recipe"].items() if key not in _LATE}
+    weights = {k: v for k, v in recipe.get("weights", {}).items() if k not in _LATE_WEIGHTS}
+    kept = {key: value for key, value in config.items() if key not in ("preset", "jcp")}
+    return {**kept, "recipe": {**recipe, "weights": weights}}
+
+
+def _differs(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*wanted, *(key for key in found if key not in wanted)]:
+            below = f"{name}.{key}" if name else key
+            different = _differs(found.get(key), wanted.get(key), below)
+            if different is not None:
+                return different
+        return None
+    return None if found == wanted else (name, found, wanted)

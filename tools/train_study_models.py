@@ -1,0 +1,84 @@
+"""Train the pairs that the study compares, one after another.
+
+``python -m tools.train_study_models`` is resumable: what is done is not done again, and a run that
+was killed continues. Words on the command line choose the jobs whose folder contains one of them,
+for example ``probes`` or ``darcy-2d-7``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import deceptron as dc
+from benchmarks.standard import RUNS as STANDARD
+from benchmarks.standard import SEEDS
+from deceptron.train import recipe
+
+MODELS = Path(__file__).parent.parent / "runs" / "models"
+REDUCED = MODELS / "paper-reduced"
+# What the study needs most comes first.
+ORDER = (
+    "allen-cahn-2d",
+    "navier-stokes-2d",
+    "darcy-2d",
+    "advection-diffusion-2d",
+    "heat-3d",
+    "heat-2d",
+    "heat-1d",
+)
+PROBE_PROBLEM, PROBE_COUNTS, SEED = "allen-cahn-2d", (1, 2, 4, 8), 7
+
+
+@dataclass(frozen=True)
+class Job:
+    folder: Path
+    train: Callable[..., dc.Deceptron]
+
+
+def jobs() -> Iterator[Job]:
+    """Both branches of every problem, and the first of them with other numbers of probes."""
+    for name in ORDER:
+        folder = REDUCED / f"{name}-{SEED}"
+        yield Job(folder, partial(dc.train, name, "paper-reduced", folder, seed=SEED))
+    for count in PROBE_COUNTS:
+        yield probe_job(count)
+    for seed in SEEDS:
+        for name in ORDER:
+            folder = STANDARD / f"{name}-{seed}"
+            yield Job(folder, partial(dc.train, name, "standard", folder, seed=seed, both=True))
+
+
+def probe_job(count: int) -> Job:
+    """Stage 3 of the reduced protocol with ``count`` probes; stages 1 and 2 are shared."""
+    base = recipe(dc.problems.get(PROBE_PROBLEM), "paper-reduced")
+    chosen = replace(base, name=f"{base.name}-probes-{count}", train_probes=count, both=False)
+    folder = MODELS / "probes" / f"{PROBE_PROBLEM}-{SEED}-{count}"
+    start = REDUCED / f"{PROBE_PROBLEM}-{SEED}"
+    return Job(
+        folder, partial(dc.train, PROBE_PROBLEM, chosen, folder, seed=SEED, start_from=start)
+    )
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    chosen = [job for job in jobs() if not words or any(w in str(job.folder) for w in words)]
+    if not chosen:
+        sys.exit(f"no job has {' or '.join(words)} in its folder")
+    for number, job in enumerate(chosen, 1):
+        started = time.perf_counter()
+        pair = job.train()
+        training = sum(pair.provenance["seconds"].values())
+        print(
+            f"{number}/{len(chosen)} {job.folder.relative_to(MODELS.parent)}: "
+            f"{time.perf_counter() - started:.0f} s now, {training:.0f} s of training in all",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
