@@ -1,0 +1,179 @@
+"""The writing side of a study's records: a cell is there whole or not at all.
+
+Beside the records (see ``records``) the folder keeps ``models/``: the pairs that were used, copied
+so that a resumed study solves with the same weights, and a JSON file for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.core.files import replacing
+from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.records import FORMAT, INSTANCES, MODELS, STEPS, write_table
+
+DONE, FAILED, SKIPPED = "done", "failed", "skipped"
+
+
+class StudyFolder:
+    """Paths and atomic writes; several processes may use one folder at a time."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.cells = self.path / "cells"
+        self.models = self.path / "models"
+
+    def start(self, study: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        """Make the folder for this study, or check that it already holds it."""
+        try:
+            for folder in (self.cells, self.models):
+                folder.mkdir(parents=True, exist_ok=True)
+                for litter in folder.glob(".*.partial*"):
+                    shutil.rmtree(litter) if litter.is_dir() else litter.unlink(missing_ok=True)
+            path = self.path / "study.json"
+            if path.exists():
+                self._check_same(path, study)
+            else:
+                _write_json(path, {"format": FORMAT, **study})
+            self._note_environment(environment)
+        except OSError as error:
+            raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def outcome(self, cell: Cell) -> str | None:
+        """How a cell ended; None if it has not been run."""
+        found = _read_json(self.cells / cell.key / "cell.json")
+        return None if found is None or found.get("format") != FORMAT else found.get("outcome")
+
+    def write_cell(
+        self,
+        cell: Cell,
+        *,
+        instances: pd.DataFrame | None,
+        steps: pd.DataFrame | None,
+        fields: Mapping[str, NDArray[np.float32]],
+        **facts: Any,
+    ) -> None:
+        """Write a finished cell; ``facts`` go into its cell.json."""
+        with self._new(cell) as place:
+            if instances is not None:
+                write_table(place / "instances.parquet", INSTANCES, instances)
+            if steps is not None:
+                write_table(place / "steps.parquet", STEPS, steps)
+            np.savez_compressed(place / "fields.npz", **fields)  # type: ignore[arg-type]
+            _write_json(place / "cell.json", self._cell(cell, DONE, **facts))
+
+    def write_absent(self, cell: Cell, outcome: str, why: str) -> None:
+        """Note why a cell has no records: it failed, or its model could not be had."""
+        with self._new(cell) as place:
+            _write_json(place / "cell.json", self._cell(cell, outcome, why=why))
+
+    def pair_path(self, model: ModelKey) -> Path:
+        """Where the copy of a pair lives."""
+        return self.models / f"{model.slug}.safetensors"
+
+    def model(self, model: ModelKey) -> dict[str, Any] | None:
+        """What is known of a model that is ready; None if it is not."""
+        found = _read_json(self.models / f"{model.slug}.json")
+        return found if found is not None and self.pair_path(model).is_file() else None
+
+    def write_model(self, model: ModelKey, row: Mapping[str, Any]) -> None:
+        """Note a row of the table of models, after its pair has been copied."""
+        _write_json(self.models / f"{model.slug}.json", dict(row))
+
+    def write_models(self, models: Iterable[ModelKey]) -> None:
+        """Make ``models.parquet`` from the models that are ready."""
+        rows = [row for model in models if (row := self.model(model)) is not None]
+        with replacing(self.path / "models.parquet") as temporary:
+            write_table(temporary, MODELS, pd.DataFrame(rows, columns=list(MODELS)))
+
+    def _cell(self, cell: Cell, outcome: str, **facts: Any) -> dict[str, Any]:
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return {
+            "format": FORMAT,
+            **cell.document(),
+            "outcome": outcome,
+            "finished": finished,
+            **facts,
+        }
+
+    def _new(self, cell: Cell) -> _Whole:
+        return _Whole(self.cells / cell.key)
+
+    def _check_same(self, path: Path, study: Mapping[str, Any]) -> None:
+        found = _read_json(path)
+        if found is None or "key" not in found:
+            raise CheckpointError(f"{path} is damaged: choose another folder, or remove it")
+        if found.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{path} has format {found.get('format')}, this library writes {FORMAT}: "
+                "choose another folder"
+            )
+        if found["key"] != study["key"]:
+            raise ConfigError(
+                f"out={str(self.path)!r} holds the study {found.get('name')!r} with other "
+                f"settings (run key {found['key'][:12]}, this one {study['key'][:12]}): "
+                "choose another folder"
+            )
+
+    def _note_environment(self, environment: Mapping[str, Any]) -> None:
+        path = self.path / "environment.json"
+        found = _read_json(path)
+        if found is None:
+            _write_json(path, {"started": dict(environment), "resumed": []})
+        else:
+            resumed = [*found.get("resumed", []), dict(environment)]
+            _write_json(path, {**found, "resumed": resumed})
+
+
+class _Whole:
+    """A folder filled under another name and then renamed; one that is there and done stays."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
+
+    def __enter__(self) -> Path:
+        self.temporary.mkdir()
+        return self.temporary
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._put()
+        finally:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def _put(self) -> None:
+        old = _read_json(self.place / "cell.json")
+        if old is not None and old.get("outcome") == DONE:
+            return  # another process was first; its records are as good
+        if self.place.exists():
+            aside = self.temporary.with_name(f"{self.temporary.name}.old")
+            os.replace(self.place, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+        os.replace(self.temporary, self.place)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,314 @@
+"""Records of a study on disk: their columns, and a reader that says what is missing.
+
+::
+
+    study.json                       format, run key, settings, the cells that were planned
+    environment.json                 versions, threads, cores
+    models.parquet                   a row per model that was used
+    cells/<key>/cell.json            the cell's own fields, outcome, seconds, latency; written last
+    cells/<key>/instances.parquet    a row per instance
+    cells/<key>/steps.parquet        a row per accepted point, step 0 is the start
+    cells/<key>/fields.npz           answers of the first instances
+
+Tables are in long format. Reading needs no solver and runs no code of the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from deceptron.core.errors import CheckpointError
+from deceptron.study.names import TRUTH
+
+FORMAT = 1
+
+Columns = dict[str, pa.DataType]
+
+_TEXT, _WHOLE, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+# What a cell is; every row of its tables carries it.
+AXES: Columns = {
+    "problem": _TEXT,
+    "set": _TEXT,
+    "model": _TEXT,
+    "seed": _WHOLE,
+    "method": _TEXT,
+}
+MODELS: Columns = {
+    "problem": _TEXT,
+    "model": _TEXT,
+    "seed": _WHOLE,
+    "preset": _TEXT,
+    "train_seconds": _NUMBER,
+    "parameters_f": _WHOLE,
+    "parameters_g": _WHOLE,
+    "surrogate_error": _NUMBER,
+    "noise_level": _NUMBER,
+    "rjcp": _NUMBER,
+    "rjcp_noise_aware": _NUMBER,
+    "recon_rmse": _NUMBER,
+    "shipped": _FLAG,
+}
+# Residuals are RMS in normalised units; true_residual is the simulator's, against the noisy y.
+# seconds is the row's share of its batch, by its share of evaluations.
+INSTANCES: Columns = {
+    **AXES,
+    "instance": _WHOLE,
+    "status": _TEXT,
+    "reason": _TEXT,
+    "iterations": _WHOLE,
+    "rmse": _NUMBER,
+    "rmse_start": _NUMBER,
+    "residual": _NUMBER,
+    "residual_start": _NUMBER,
+    "relative_residual": _NUMBER,
+    "true_residual": _NUMBER,
+    "noise_level": _NUMBER,
+    "accepted_fraction": _NUMBER,
+    "seconds": _NUMBER,
+    "f": _WHOLE,
+    "g": _WHOLE,
+    "jvp": _WHOLE,
+    "vjp": _WHOLE,
+    "linear_steps": _WHOLE,
+    "evaluations": _WHOLE,
+    "rjcp": _NUMBER,
+}
+STEPS: Columns = {
+    **AXES,
+    "instance": _WHOLE,
+    "step": _WHOLE,
+    "residual": _NUMBER,
+    "relative_residual": _NUMBER,
+    "rmse": _NUMBER,
+    "step_size": _NUMBER,
+    "step_norm": _NUMBER,
+    "decrease": _NUMBER,
+    "cosine": _NUMBER,
+    "trials": _WHOLE,
+    "rule": _TEXT,
+    "evaluations": _NUMBER,
+    "seconds": _NUMBER,
+}
+# The finished cells themselves, from cell.json; latency_ms is the median wall time of instances
+# solved one at a time.
+CELLS: Columns = {
+    "key": _TEXT,
+    **AXES,
+    "instances": _WHOLE,
+    "max_iterations": _WHOLE,
+    "seconds": _NUMBER,
+    "latency_ms": _NUMBER,
+}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A planned part of the study that the folder does not hold, and why, in a sentence."""
+
+    cell: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """The tables of a study, concatenated; ``missing`` names what they lack."""
+
+    folder: Path
+    study: dict[str, Any]
+    environment: dict[str, Any]
+    models: pd.DataFrame
+    cells: pd.DataFrame
+    instances: pd.DataFrame
+    steps: pd.DataFrame
+    missing: tuple[Missing, ...]
+
+    @property
+    def name(self) -> str:
+        """What the study is called."""
+        return str(self.study.get("name", self.folder.name))
+
+    @property
+    def small(self) -> bool:
+        """Whether its samples are too small to conclude anything from."""
+        return bool(self.study.get("small", False))
+
+    def fields(
+        self, problem: str, set: str, model: str, seed: int, method: str
+    ) -> dict[str, NDArray[np.float32]] | None:
+        """``{"x": answers}`` of the first instances of a cell, None if there are none."""
+        return self._fields((problem, set, model, seed, method))
+
+    def truth(self, problem: str, set: str, seed: int) -> dict[str, NDArray[np.float32]] | None:
+        """``{"x": latents, "y": observations}`` of the first instances of a set."""
+        return self._fields((problem, set, "", seed, TRUTH))
+
+    def _fields(self, axes: tuple[object, ...]) -> dict[str, NDArray[np.float32]] | None:
+        key = self._keys.get(axes)
+        if key is None:
+            return None
+        try:
+            with np.load(self.folder / "cells" / key / "fields.npz", allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+
+    @cached_property
+    def _keys(self) -> dict[tuple[object, ...], str]:
+        rows = self.cells[list(AXES)].itertuples(index=False, name=None)
+        return dict(zip(rows, self.cells["key"], strict=True))
+
+
+def read(folder: str | os.PathLike[str]) -> Records:
+    """Everything of a study folder that can be read; the rest is named in ``missing``.
+
+    Only a folder that is no study at all, or of a later format, is an error.
+    """
+    path = Path(folder)
+    study = _study(path)
+    missing: list[Missing] = []
+    cells, instances, steps = [], [], []
+    planned = {entry["key"]: entry for entry in study["cells"]}
+    present = {entry.name for entry in (path / "cells").glob("*/") if entry.name[0] != "."}
+    for key in planned:
+        place = path / "cells" / key
+        try:
+            cell = _cell(place)
+            found = [
+                read_table(place / f"{name}.parquet", columns) if _has(place, name) else None
+                for name, columns in (("instances", INSTANCES), ("steps", STEPS))
+            ]
+            if found[0] is None and cell["method"] != TRUTH:
+                raise _Unusable("its instances.parquet is missing")
+            if found[0] is not None and len(found[0]) != cell["instances"]:
+                raise _Unusable(f"it holds {len(found[0])} of {cell['instances']} instances")
+        except _Unusable as reason:
+            missing.append(Missing(key, f"{describe(planned[key])}: {reason}"))
+            continue
+        cells.append(cell)
+        instances += [found[0]] if found[0] is not None else []
+        steps += [found[1]] if found[1] is not None else []
+    for key in sorted(present - planned.keys()):
+        missing.append(Missing(key, f"cell {key} is not part of this study and was left out"))
+    models, sentences = _models(path)
+    return Records(
+        path,
+        study,
+        _environment(path),
+        models,
+        pa.Table.from_pylist(cells, schema=pa.schema(CELLS.items())).to_pandas(),
+        _concatenated(instances, INSTANCES),
+        _concatenated(steps, STEPS),
+        (*(Missing("models", sentence) for sentence in sentences), *missing),
+    )
+
+
+def describe(cell: dict[str, Any]) -> str:
+    """A cell in words, such as ``heat-1d, test, standard, seed 7, d-ipg``."""
+    words = [cell["problem"], cell["set"], cell["model"], f"seed {cell['seed']}", cell["method"]]
+    return ", ".join(word for word in words if word)
+
+
+def read_table(path: Path, columns: Columns) -> pa.Table:
+    """A parquet file with these columns; others that it may have are left out."""
+    try:
+        table = pq.ParquetFile(path).read()  # read_table looks for partitions in the path
+        lacking = [name for name in columns if name not in table.column_names]
+        if lacking:
+            raise _Unusable(f"its {path.name} has no column {lacking[0]!r}")
+        return table.select(list(columns)).cast(pa.schema(columns.items()))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _Unusable(f"its {path.name} cannot be read ({_first_line(error)})") from None
+
+
+def write_table(path: Path, columns: Columns, rows: pd.DataFrame) -> None:
+    """A parquet file with exactly these columns; the caller sees to it that it appears whole."""
+    lacking = [name for name in columns if name not in rows]
+    if lacking or len(rows.columns) != len(columns):
+        raise ValueError(f"columns must be {list(columns)}; got {list(rows.columns)}")
+    schema = pa.schema(columns.items())
+    table = pa.Table.from_pandas(rows[list(columns)], schema=schema, preserve_index=False)
+    pq.write_table(table.replace_schema_metadata(None), path, compression="zstd")
+
+
+class _Unusable(Exception):
+    """Why a cell cannot be used."""
+
+
+def _study(folder: Path) -> dict[str, Any]:
+    path = folder / "study.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} is not a study folder: it has no study.json")
+    try:
+        study: dict[str, Any] = json.loads(path.read_text())
+        version = study["format"]
+        planned = [{name: entry[name] for name in ("key", *AXES)} for entry in study["cells"]]
+        if not isinstance(version, int):
+            raise TypeError("format is not a number")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error!r}") from error
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path} has format {version}; this library reads up to {FORMAT}: upgrade it"
+        )
+    return {**study, "cells": planned}
+
+
+def _cell(place: Path) -> dict[str, Any]:
+    if not (place / "cell.json").is_file():
+        raise _Unusable("it has not been run")
+    try:
+        cell: dict[str, Any] = json.loads((place / "cell.json").read_text())
+        version, outcome = cell["format"], cell["outcome"]
+        for name in (*AXES, "instances"):
+            cell[name]
+    except (OSError, ValueError) as error:
+        raise _Unusable(f"its cell.json cannot be read ({_first_line(error)})") from None
+    except (KeyError, TypeError) as error:
+        raise _Unusable(f"its cell.json lacks {error}") from None
+    if version != FORMAT:
+        raise _Unusable(f"it has format {version}, this library reads {FORMAT}")
+    if outcome != "done":
+        raise _Unusable(f"{outcome}, {cell.get('why', 'for an unknown reason')}")
+    return cell
+
+
+def _models(folder: Path) -> tuple[pd.DataFrame, list[str]]:
+    try:
+        return read_table(folder / "models.parquet", MODELS).to_pandas(), []
+    except _Unusable as reason:
+        return _concatenated([], MODELS), [f"the table of models: {reason}"]
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "environment.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _has(place: Path, name: str) -> bool:
+    return (place / f"{name}.parquet").exists()
+
+
+def _concatenated(tables: Iterable[pa.Table], columns: Columns) -> pd.DataFrame:
+    # The empty table gives columns and dtypes to a study in which nothing has finished.
+    empty = pa.schema(columns.items()).empty_table()
+    return pa.concat_tables([empty, *tables]).to_pandas()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
