@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from torch import Tensor
 
@@ -153,6 +160,76 @@ def solve(
 
 
 @app.command()
+def study(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="full, quick, or a TOML file (docs/study.md).  [default: full]"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as the name quick.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Folder of records.  [default: runs/study/NAME]"),
+    ] = None,
+    problems: Annotated[
+        str | None, typer.Option(help="Only these problems, separated by commas.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Only these methods, separated by commas.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Only these seeds, separated by commas.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes, of one thread each.")] = 2,
+    runs: Annotated[Path, typer.Option(help="Where trained pairs are looked for.")] = Path("runs"),
+    train_missing: Annotated[
+        bool, typer.Option("--train", help="Train the pairs that are missing: hours, for some.")
+    ] = False,
+) -> None:
+    """Run a grid of experiments; run again to continue after an interruption.
+
+    The records are for `deceptron report`. Cells that are finished are not done again.
+    """
+    from deceptron.study import LocalProcesses, get_study, run_study
+
+    if quick and name not in (None, "quick"):
+        raise typer.BadParameter(f"--quick is a study of its own; leave out {name!r}")
+    chosen = get_study("quick" if quick else name or "full").restricted(
+        problems=_words(problems),
+        methods=_words(methods),
+        seeds=None if seeds is None else [_whole("--seeds", word) for word in _words(seeds) or ()],
+    )
+    if train_missing:
+        chosen = replace(chosen, missing_models="train")
+    folder = Path("runs") / "study" / chosen.name if out is None else out
+    console = Console()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        LocalProcesses(workers) as processes,
+        Progress(*columns, console=console, transient=True) as bar,
+    ):
+        tasks = {phase: bar.add_task(phase, total=None) for phase in ("models", "cells")}
+        summary = run_study(
+            chosen,
+            folder,
+            runs=runs,
+            executor=processes,
+            watch=lambda phase, done, total: bar.update(tasks[phase], completed=done, total=total),
+        )
+    earlier = f" ({summary.earlier} from an earlier run)" if summary.earlier else ""
+    console.print(
+        f"{summary.done} of {summary.planned} cells{earlier} in {folder}", highlight=False
+    )
+    for why, count in summary.absent.items():
+        console.print(f"{count} left out: {why}", highlight=False, markup=False)
+
+
+@app.command()
 def demo(
     names: Annotated[
         list[str] | None,
@@ -189,6 +266,16 @@ def main() -> None:
     except DeceptronError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(option: str, word: str) -> int:
+    if not word.isdecimal():
+        raise typer.BadParameter(f"{option} must be whole numbers; got {word!r}")
+    return int(word)
 
 
 def _table(title: str, rows: list[dict[str, str | float]]) -> Table:

@@ -67,13 +67,14 @@ def write_study(folder: Path, sizes: Sizes = Sizes(), *, small: bool = True) -> 
     study = {**settings, "key": digest([settings, documents]), "cells": documents}
     target = StudyFolder(folder)
     environment = {"library": "0.1.0", "python": "3.11", "torch": "2.13.0", "threads": 1}
-    target.start(study, {**environment, "cores": 2, "system": "Linux", "machine": "x86_64"})
-    for model in models:
-        target.pair_path(model).write_bytes(b"")
-        target.write_model(model, _model_row(model))
-    target.write_models(models)
-    for cell in cells:
-        _write(target, cell)
+    environment |= {"cores": 2, "system": "Linux", "machine": "x86_64"}
+    with target.opened(study, environment):
+        for model in models:
+            target.pair_path(model).write_bytes(b"")
+            target.write_model(model, _model_row(model))
+        target.write_models(models)
+        for cell in cells:
+            _write(target, cell)
     return target
 
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written under a temporary name, then renamed."""
+"""Files that appear whole or not at all, and folders that one process has to itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 @contextmanager
@@ -24,3 +25,21 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def take_lock(folder: Path) -> IO[bytes]:
+    """Reserve ``folder`` for this process until the file returned here is closed.
+
+    BlockingIOError if another process has it; the system drops the lock of a dead one.
+    """
+    handle = open(folder / ".lock", "ab")  # noqa: SIM115
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # not on Windows
+        pass
+    except BlockingIOError:
+        handle.close()
+        raise
+    return handle

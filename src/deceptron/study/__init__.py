@@ -1,7 +1,29 @@
 """Experiments on problems and models; results as plain rows and tensors, never as pictures."""
 
+from deceptron.study.builtin import get_study
 from deceptron.study.demo import DEMO_PROBLEMS, Demo, run_demo
+from deceptron.study.executor import Executor, LocalProcesses
+from deceptron.study.grid import Block, Study
 from deceptron.study.measure import Measurement, measure
 from deceptron.study.quality import Quality, assess
+from deceptron.study.records import Records, read
+from deceptron.study.runner import Summary, run_study
 
-__all__ = ["DEMO_PROBLEMS", "Demo", "Measurement", "Quality", "assess", "measure", "run_demo"]
+__all__ = [
+    "DEMO_PROBLEMS",
+    "Block",
+    "Demo",
+    "Executor",
+    "LocalProcesses",
+    "Measurement",
+    "Quality",
+    "Records",
+    "Study",
+    "Summary",
+    "assess",
+    "get_study",
+    "measure",
+    "read",
+    "run_demo",
+    "run_study",
+]

@@ -11,7 +11,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.core.files import replacing
+from deceptron.core.files import replacing, take_lock
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.records import FORMAT, INSTANCES, MODELS, STEPS, write_table
 
@@ -35,26 +36,44 @@ class StudyFolder:
         self.cells = self.path / "cells"
         self.models = self.path / "models"
 
-    def start(self, study: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        """Make the folder for this study, or check that it already holds it."""
+    @contextmanager
+    def opened(
+        self, study: Mapping[str, Any], environment: Mapping[str, Any]
+    ) -> Iterator[StudyFolder]:
+        """Take the folder for this study: a new one, or one that holds it already."""
         try:
             for folder in (self.cells, self.models):
                 folder.mkdir(parents=True, exist_ok=True)
-                for litter in folder.glob(".*.partial*"):
-                    shutil.rmtree(litter) if litter.is_dir() else litter.unlink(missing_ok=True)
-            path = self.path / "study.json"
-            if path.exists():
-                self._check_same(path, study)
-            else:
-                _write_json(path, {"format": FORMAT, **study})
-            self._note_environment(environment)
+            lock = take_lock(self.path)
+        except BlockingIOError:
+            raise ConfigError(f"out={str(self.path)!r} is in use by another study") from None
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+        try:
+            self._start(study, environment)
+            yield self
+        finally:
+            lock.close()
+
+    def _start(self, study: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        for litter in (*self.cells.glob(".*.partial*"), *self.models.glob(".*.partial*")):
+            shutil.rmtree(litter) if litter.is_dir() else litter.unlink(missing_ok=True)
+        path = self.path / "study.json"
+        if path.exists():
+            self._check_same(path, study)
+        else:
+            _write_json(path, {"format": FORMAT, **study})
+        self._note_environment(environment)
 
     def outcome(self, cell: Cell) -> str | None:
         """How a cell ended; None if it has not been run."""
         found = _read_json(self.cells / cell.key / "cell.json")
         return None if found is None or found.get("format") != FORMAT else found.get("outcome")
+
+    def why(self, cell: Cell) -> str:
+        """The reason a cell has no records."""
+        found = _read_json(self.cells / cell.key / "cell.json") or {}
+        return str(found.get("why", "it has not been run"))
 
     def write_cell(
         self,
@@ -86,11 +105,21 @@ class StudyFolder:
     def model(self, model: ModelKey) -> dict[str, Any] | None:
         """What is known of a model that is ready; None if it is not."""
         found = _read_json(self.models / f"{model.slug}.json")
-        return found if found is not None and self.pair_path(model).is_file() else None
+        ready = found is not None and "why" not in found and self.pair_path(model).is_file()
+        return found if ready else None
 
     def write_model(self, model: ModelKey, row: Mapping[str, Any]) -> None:
         """Note a row of the table of models, after its pair has been copied."""
         _write_json(self.models / f"{model.slug}.json", dict(row))
+
+    def write_model_absent(self, model: ModelKey, why: str) -> None:
+        """Note why a pair could not be had."""
+        _write_json(self.models / f"{model.slug}.json", {"why": why})
+
+    def why_no_model(self, model: ModelKey) -> str:
+        """The reason a pair could not be had."""
+        found = _read_json(self.models / f"{model.slug}.json") or {}
+        return str(found.get("why", "its model was not prepared"))
 
     def write_models(self, models: Iterable[ModelKey]) -> None:
         """Make ``models.parquet`` from the models that are ready."""

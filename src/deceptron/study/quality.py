@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Generator
+from jaxtyping import Float
+from torch import Generator, Tensor
 
 from deceptron.geometry import rjcp
 from deceptron.maps import Deceptron, Wiener
@@ -66,9 +67,13 @@ def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
             max_iterations=80,
         ),
     }
-    with torch.no_grad():
-        predicted = torch.cat([pair.f(rows) for rows in x.split(CHUNK)])
-        error = (predicted - data.scaler.normalise(simulate(problem, x))).square().mean().sqrt()
     few = x[:64]  # RJCP varies little between rows; jvps are the slow part
     composition = rjcp(pair, few, generator=Generator().manual_seed(0)).mean()
-    return Quality(measurements, float(error), level, float(composition))
+    return Quality(measurements, surrogate_error(pair, problem, x), level, float(composition))
+
+
+def surrogate_error(pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]) -> float:
+    """RMS of f against the simulator, normalised units."""
+    with torch.no_grad():
+        predicted = torch.cat([pair.f(rows) for rows in x.split(CHUNK)])
+    return float((predicted - pair.scaler.normalise(simulate(problem, x))).square().mean().sqrt())

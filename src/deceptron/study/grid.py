@@ -1,0 +1,159 @@
+"""What a study consists of: blocks of problems x sets x models x seeds x methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any
+
+from deceptron.core.checks import check_choice, check_count
+from deceptron.core.errors import ConfigError, unknown_name
+from deceptron.study.cell import Cell, ModelKey, digest
+from deceptron.study.methods import ITERATIONS, OTHER_ITERATIONS, SOLVERS, TOLERANCES
+from deceptron.study.models import POLICIES, Policy
+from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
+from deceptron.study.solving import FIELDS
+
+PROBE_PROBLEM = "allen-cahn-2d"
+AXES: dict[str, tuple[str, ...]] = {
+    "problems": PROBLEMS,
+    "sets": SETS,
+    "models": MODELS,
+    "methods": METHODS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Every combination of its axes, on the first ``instances`` of each set.
+
+    Costly methods stand in blocks of their own with fewer instances; instance k is the same row
+    everywhere, so methods still pair.
+    """
+
+    problems: tuple[str, ...] = PROBLEMS
+    sets: tuple[str, ...] = ("test",)
+    models: tuple[str, ...] = ("standard",)
+    seeds: tuple[int, ...] = (7,)
+    methods: tuple[str, ...]
+    instances: int
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        for axis, known in AXES.items():
+            for name in _names(axis, getattr(self, axis)):
+                if name not in known:
+                    raise unknown_name(axis.removesuffix("s"), name, known)
+        for seed in _names("seeds", self.seeds):
+            check_count("seeds", seed, low=0)
+        check_count("instances", self.instances)
+        if self.max_iterations is not None:
+            check_count("max_iterations", self.max_iterations)
+        probes = [model for model in self.models if "probes" in model]
+        if probes and self.problems != (PROBE_PROBLEM,):
+            raise ConfigError(
+                f"model {probes[0]!r} exists for {PROBE_PROBLEM} only; "
+                f"got problems {', '.join(self.problems)}"
+            )
+
+    def cells(self) -> Iterator[Cell]:
+        """All combinations."""
+        axes = (self.problems, self.seeds, self.models, self.sets, self.methods)
+        for problem, seed, model, chosen, method in product(*axes):
+            yield Cell(problem, chosen, model, seed, method, self.instances, self.max_iterations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Blocks that together make a grid; no cell may come from two of them.
+
+    ``small`` marks results that nothing may be concluded from. ``missing_models`` says what to do
+    about a pair that is neither shipped nor among earlier runs: skip it, train it, or put one in
+    its place that was trained for seconds.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    small: bool = False
+    missing_models: Policy = "skip"
+
+    def __post_init__(self) -> None:
+        check_choice("missing_models", self.missing_models, POLICIES)
+        if not self.blocks:
+            raise ConfigError(f"study {self.name!r} must have at least one block")
+        seen: set[tuple[Any, ...]] = set()
+        for cell in (cell for block in self.blocks for cell in block.cells()):
+            axes = (cell.problem, cell.set, cell.model, cell.seed, cell.method)
+            if axes in seen:
+                where = ", ".join(map(str, axes))
+                raise ConfigError(f"study {self.name!r} has the cell ({where}) in two blocks")
+            seen.add(axes)
+
+    def cells(self) -> list[Cell]:
+        """The grid, one problem and model after the other, each set with its truth."""
+        cells = [cell for block in self.blocks for cell in block.cells()]
+        sets = dict.fromkeys((cell.problem, cell.set, cell.seed) for cell in cells)
+        truths = [Cell(p, s, "", seed, TRUTH, FIELDS) for p, s, seed in sets]
+        return sorted([*truths, *cells], key=_place)
+
+    def models(self) -> list[ModelKey]:
+        """The pairs that its cells need, in order."""
+        return list(dict.fromkeys(c.model_key for c in self.cells() if c.model_key is not None))
+
+    def restricted(
+        self,
+        *,
+        problems: Sequence[str] | None = None,
+        methods: Sequence[str] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> Study:
+        """The part of the grid with these problems, methods and seeds."""
+        wanted = {"problems": problems, "methods": methods, "seeds": seeds}
+        for axis, chosen in wanted.items():
+            held = [name for block in self.blocks for name in getattr(block, axis)]
+            for name in chosen or ():
+                if name not in held:
+                    known = AXES.get(axis) or tuple(map(str, dict.fromkeys(held)))
+                    if name in known:
+                        raise ConfigError(f"study {self.name!r} has no {axis[:-1]} {name!r}")
+                    raise unknown_name(axis.removesuffix("s"), name, known)
+        blocks = []
+        for block in self.blocks:
+            kept = {
+                axis: tuple(n for n in getattr(block, axis) if chosen is None or n in chosen)
+                for axis, chosen in wanted.items()
+            }
+            if all(kept.values()):
+                blocks.append(replace(block, **kept))  # type: ignore[arg-type]
+        return replace(self, blocks=tuple(blocks))
+
+    def document(self) -> dict[str, Any]:
+        """The content of study.json; ``key`` changes with every setting."""
+        settings = asdict(self)
+        cells = [cell.document() for cell in self.cells()]
+        methods = dict.fromkeys(cell["method"] for cell in cells if cell["method"] != TRUTH)
+        return {
+            "key": digest(settings),
+            **settings,
+            "methods": {
+                label: {"words": SOLVERS[label].words, "stop": SOLVERS[label].stop}
+                for label in methods
+            },
+            "paper_tolerance": TOLERANCES,
+            "paper_iterations": {p: ITERATIONS.get(p, OTHER_ITERATIONS) for p in PROBLEMS},
+            "cells": cells,
+        }
+
+
+def _names(axis: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, tuple) or not values:
+        raise ConfigError(f"{axis} must be a non-empty list; got {values!r}")
+    return values
+
+
+def _place(cell: Cell) -> tuple[int, ...]:
+    """Cells that share data and pairs stand together; the truth comes first."""
+    model = -1 if cell.method == TRUTH else MODELS.index(cell.model)
+    method = -1 if cell.method == TRUTH else METHODS.index(cell.method)
+    return PROBLEMS.index(cell.problem), cell.seed, model, SETS.index(cell.set), method

@@ -1,0 +1,153 @@
+"""Where the pairs of a study come from: shipped, found among earlier runs, or trained for it.
+
+Runs are looked for under one folder, ``runs`` by default, as ``tools/train_study_models.py`` and
+``benchmarks/standard.py`` leave them::
+
+    standard/NAME-SEED               standard, standard-plain
+    paper/NAME-SEED                  paper, paper-plain (preset paper, where its hours were spent;
+    NAME-paper-SEED                  also here, by ``benchmarks``)
+    models/paper-reduced/NAME-SEED   paper, paper-plain otherwise
+    models/probes/NAME-SEED-COUNT    paper-probes-COUNT
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Generator
+
+from deceptron.core.errors import CheckpointError, DeceptronError
+from deceptron.geometry import rjcp
+from deceptron.maps import Deceptron, Wiener, load, shipped
+from deceptron.problems import Dataset, Problem, get
+from deceptron.study.cell import ModelKey
+from deceptron.study.measure import measure, simulate
+from deceptron.study.quality import LEAST_NOISE, surrogate_error
+from deceptron.train import recipe, train
+
+Policy = Literal["skip", "train", "smoke"]
+POLICIES: tuple[Policy, ...] = ("skip", "train", "smoke")
+SHIPPED_SEED = 7
+PAIR, PLAIN = "pair.safetensors", "pair-plain.safetensors"
+TEST_ROWS = 64  # instances a model is measured on
+
+
+class NoModel(DeceptronError):
+    """The study may not spend the time that this model takes to train."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """Finds pairs under ``runs``; ``policy`` says what to do about one that is not there.
+
+    ``skip`` leaves it out, ``train`` trains it (hours, for some), ``smoke`` puts a pair in its
+    place that was trained for seconds: good enough to see that everything runs.
+    """
+
+    runs: Path
+    policy: Policy
+    scratch: Path
+
+    def pair(self, key: ModelKey) -> tuple[Deceptron, bool]:
+        """The pair with a linear estimate, and whether it is one that ships."""
+        ships = key.model == "standard" and key.seed == SHIPPED_SEED and key.problem in shipped()
+        pair = load(key.problem) if ships else self._found(key) or self._made(key)
+        if pair.wiener is None:
+            problem = get(key.problem)
+            pair.wiener = _wiener(pair, problem, problem.dataset(key.seed))
+        return pair.eval().requires_grad_(False), ships
+
+    def _found(self, key: ModelKey) -> Deceptron | None:
+        if self.policy == "smoke":
+            return None
+        for path in self._places(key):
+            if path.is_file():
+                return _checked(load(path), path, key)
+        return None
+
+    def _places(self, key: ModelKey) -> Iterator[Path]:
+        run, file = f"{key.problem}-{key.seed}", PLAIN if key.model.endswith("-plain") else PAIR
+        if key.model.startswith("standard"):
+            yield self.runs / "standard" / run / file
+        elif "probes" in key.model:
+            yield self.runs / "models" / "probes" / f"{run}-{_probes(key)}" / file
+        else:
+            yield self.runs / "paper" / run / file
+            yield self.runs / f"{key.problem}-paper-{key.seed}" / file
+            yield self.runs / "models" / "paper-reduced" / run / file
+
+    def _made(self, key: ModelKey) -> Deceptron:
+        place = list(self._places(key))[-1]
+        if self.policy == "skip":
+            raise NoModel(f"there is no {place.relative_to(self.runs)}, and this study trains none")
+        smoke, standard = self.policy == "smoke", key.model.startswith("standard")
+        preset = "smoke" if smoke else "standard" if standard else "paper-reduced"
+        problem, probes = get(key.problem), "probes" in key.model
+        # Both branches of stage 3 come from one run, and the probe models start from it.
+        base = self._run(replace(key, model="paper")) if probes or smoke else place.parent
+        train(problem, preset, base, seed=key.seed, both=True, progress=False)
+        if not probes:
+            return load(base / place.name)
+        count, chosen = _probes(key), recipe(problem, preset)
+        chosen = replace(
+            chosen, name=f"{chosen.name}-probes-{count}", train_probes=count, both=False
+        )
+        out = self._run(key)
+        return train(problem, chosen, out, seed=key.seed, start_from=base, progress=False)
+
+    def _run(self, key: ModelKey) -> Path:
+        """Where a run is trained."""
+        place = list(self._places(key))[-1].parent
+        return self.scratch / place.name if self.policy == "smoke" else place
+
+
+def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
+    """A row of the table of models, measured on the first noisy test instances."""
+    problem = get(key.problem, test_count=TEST_ROWS)
+    test = problem.dataset(key.seed).test
+    clean = simulate(problem, test.x)
+    reconstruction = measure(pair, problem, test.x, clean, label="", method="one-shot")
+    made = pair.provenance
+    return {
+        "problem": key.problem,
+        "model": key.model,
+        "seed": key.seed,
+        "preset": made.get("preset", "unknown"),
+        "train_seconds": float(sum(made.get("seconds", {}).values())) or math.nan,
+        "parameters_f": sum(p.numel() for p in pair.f.parameters()),
+        "parameters_g": sum(p.numel() for p in pair.g.parameters()),
+        "surrogate_error": surrogate_error(pair, problem, test.x),
+        "noise_level": pair.scaler.noise_level(problem.noise_std, problem.y_shape),
+        "rjcp": float(rjcp(pair, test.x, generator=Generator().manual_seed(0)).mean()),
+        "rjcp_noise_aware": math.nan,
+        "recon_rmse": float(reconstruction.rmse.mean()),
+        "shipped": ships,
+    }
+
+
+def _checked(pair: Deceptron, path: Path, key: ModelKey) -> Deceptron:
+    """A run folder may have been made by hand: see that it holds what its name says."""
+    made = pair.provenance
+    found = (pair.name, made.get("seed"), made.get("jcp"))
+    wanted = (key.problem, key.seed, not key.model.endswith("-plain"))
+    if found != wanted:
+        raise CheckpointError(
+            f"{path} must hold the pair (problem, seed, jcp) = {wanted}; it holds {found}"
+        )
+    return pair
+
+
+def _probes(key: ModelKey) -> int:
+    return int(key.model.rpartition("-")[2])
+
+
+def _wiener(pair: Deceptron, problem: Problem, data: Dataset) -> Wiener:
+    noise = torch.as_tensor(problem.noise_std) / pair.scaler.scale
+    return Wiener.fit(
+        data.train.x, pair.scaler.normalise(data.train.y), noise_std=noise.clamp_min(LEAST_NOISE)
+    )

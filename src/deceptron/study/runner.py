@@ -1,0 +1,153 @@
+"""Runs a study: the models first, then the cells that are not there yet."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import groupby
+from pathlib import Path
+
+import torch
+
+from deceptron.maps import Deceptron, load, save
+from deceptron.problems import Split, get
+from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.executor import Executor
+from deceptron.study.folder import DONE, FAILED, SKIPPED, StudyFolder
+from deceptron.study.grid import Study
+from deceptron.study.methods import Unavailable
+from deceptron.study.models import NoModel, Provider, describe
+from deceptron.study.solving import solve_cell
+from deceptron.train.folder import environment
+
+Watch = Callable[[str, int, int], object]
+# Sets are drawn and simulated in blocks of this many rows, so that a row's bits do not depend on
+# how many a cell asks for.
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of the planned cells; ``absent`` counts them by the reason they were left out."""
+
+    planned: int
+    done: int
+    earlier: int
+    absent: dict[str, int]
+
+
+def run_study(
+    study: Study,
+    out: str | os.PathLike[str],
+    *,
+    runs: str | os.PathLike[str] = "runs",
+    executor: Executor,
+    watch: Watch | None = None,
+) -> Summary:
+    """Fill the folder ``out`` with the records of ``study``; what it holds is not done again.
+
+    Args:
+        study: the grid.
+        out: folder of the records; made if missing, continued if it holds the same study.
+        runs: where pairs of earlier training runs are looked for, and trained if the study may.
+        executor: who does the work, for example ``LocalProcesses(2)``.
+        watch: called as ``watch(phase, done, total)`` whenever some models or a cell are over.
+    """
+    folder = StudyFolder(out)
+    tell = watch or (lambda phase, done, total: None)
+    cells, models = study.cells(), study.models()
+    place = {**environment(torch.device("cpu")), "threads": 1, "executor": executor.words}
+    with folder.opened(study.document(), place):
+        waiting = [cell for cell in cells if folder.outcome(cell) != DONE]
+        earlier = len(cells) - len(waiting)
+        lacking = _prepare(folder, study, Path(runs), models, executor, tell)
+        for cell in [cell for cell in waiting if cell.model_key in lacking]:
+            folder.write_absent(cell, SKIPPED, lacking[cell.model_key])
+            waiting.remove(cell)
+        over = len(cells) - len(waiting)
+        tell("cells", over, len(cells))
+        for finished in executor.run(partial(run_cell, folder.path), waiting):
+            if finished.failure is not None and folder.outcome(finished.job) != DONE:
+                folder.write_absent(finished.job, FAILED, finished.failure)
+            over += 1
+            tell("cells", over, len(cells))
+        reasons = [folder.why(cell) for cell in cells if folder.outcome(cell) != DONE]
+    return Summary(len(cells), len(cells) - len(reasons), earlier, dict(Counter(reasons)))
+
+
+def run_cell(path: Path, cell: Cell) -> None:
+    """Solve one cell and write its records."""
+    folder, problem = StudyFolder(path), get(cell.problem)
+    split = _split(cell.problem, cell.seed, cell.set, -(-cell.instances // BLOCK) * BLOCK)
+    key = cell.model_key
+    if key is None:
+        fields = {name: getattr(split, name)[: cell.instances].numpy() for name in ("x", "y")}
+        folder.write_cell(cell, instances=None, steps=None, fields=fields)
+        return
+    try:
+        result = solve_cell(cell, problem, _pair(folder.pair_path(key)), split)
+    except Unavailable as reason:
+        folder.write_absent(cell, SKIPPED, str(reason))
+        return
+    folder.write_cell(
+        cell,
+        instances=result.instances,
+        steps=result.steps,
+        fields=result.fields,
+        **result.facts,
+    )
+
+
+def prepare_models(path: Path, provider: Provider, models: Sequence[ModelKey]) -> None:
+    """Find or train pairs of one problem and seed, copy them into the study and measure them."""
+    folder = StudyFolder(path)
+    for key in models:
+        try:
+            pair, ships = provider.pair(key)
+            row = describe(key, pair, ships=ships)
+        except NoModel as reason:
+            folder.write_model_absent(key, str(reason))
+        except Exception as error:
+            folder.write_model_absent(key, f"its model failed: {type(error).__name__}: {error}")
+        else:
+            save(pair, folder.pair_path(key))
+            folder.write_model(key, row)
+
+
+def _prepare(
+    folder: StudyFolder,
+    study: Study,
+    runs: Path,
+    models: list[ModelKey],
+    executor: Executor,
+    tell: Watch,
+) -> dict[ModelKey | None, str]:
+    """See to every model that is not ready; why some cannot be had."""
+    provider = Provider(runs, study.missing_models, scratch=folder.models / "smoke")
+    wanted = [key for key in models if folder.model(key) is None]
+    # Models of one problem and seed share training data, and may share a training run.
+    jobs = [tuple(group) for _, group in groupby(wanted, lambda key: (key.problem, key.seed))]
+    over = len(models) - len(wanted)
+    tell("models", over, len(models))
+    for finished in executor.run(partial(prepare_models, folder.path, provider), jobs):
+        for key in finished.job:
+            if finished.failure is not None and folder.model(key) is None:
+                folder.write_model_absent(key, finished.failure)
+        over += len(finished.job)
+        tell("models", over, len(models))
+    folder.write_models(models)
+    return {key: folder.why_no_model(key) for key in models if folder.model(key) is None}
+
+
+@lru_cache(maxsize=4)
+def _pair(path: Path) -> Deceptron:
+    return load(path).eval().requires_grad_(False)
+
+
+@lru_cache(maxsize=6)
+def _split(problem: str, seed: int, chosen: str, rows: int) -> Split:
+    split: Split = getattr(get(problem, **{f"{chosen}_count": rows}).dataset(seed), chosen)
+    return split

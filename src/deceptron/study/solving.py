@@ -1,0 +1,197 @@
+"""The work of one cell: solve its instances and lay out what happened as tables."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from deceptron.core.solution import Solution
+from deceptron.core.status import Reason, Status
+from deceptron.geometry import rjcp
+from deceptron.maps import Deceptron
+from deceptron.problems import Problem, Split
+from deceptron.solve import solve
+from deceptron.solve.loop import Snapshot
+from deceptron.study.cell import Cell
+from deceptron.study.measure import simulate
+from deceptron.study.methods import Solver, solver
+from deceptron.study.records import AXES, INSTANCES, STEPS
+
+FIELDS = 3  # instances whose answers are kept as pictures
+SINGLES = 3  # instances solved alone, for the latency
+ROWS = 64  # solved together: a batch that fits the cache
+RJCP_ROWS, RJCP_PROBES = 64, 2  # the jvps cost more than most solves
+FAMILIES = {"test": "prior", "shifted": "shifted", "extreme": "extreme"}
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The tables of a cell; ``facts`` belong into its cell.json."""
+
+    instances: pd.DataFrame
+    steps: pd.DataFrame
+    fields: dict[str, NDArray[np.float32]]
+    facts: dict[str, float]
+
+
+def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> CellResult:
+    """Solve the first rows of ``split`` as the cell says."""
+    started, spent = time.perf_counter(), time.process_time()
+    chosen = solver(cell.method)
+    noise_std = problem.noise_std * problem.noise_factor(FAMILIES[cell.set])
+    settings = chosen.settings(problem, noise_std=noise_std, max_iterations=cell.max_iterations)
+    x, y = split.x[: cell.instances], split.y[: cell.instances]
+    parts = [
+        _Part(cell, first, pair, truth, observed, settings)
+        for first, truth, observed in zip(
+            range(0, len(x), ROWS), x.split(ROWS), y.split(ROWS), strict=True
+        )
+    ]
+    answers = torch.cat([part.solution.x for part in parts])
+    instances = pd.concat([part.instances() for part in parts], ignore_index=True)
+    steps = pd.concat([part.steps() for part in parts], ignore_index=True)
+    predicted = pair.scaler.normalise(simulate(problem, answers)) - pair.scaler.normalise(y)
+    instances["true_residual"] = _numbers(_rms(predicted))
+    instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
+    instances["rjcp"] = _composition(chosen, pair, answers)
+    latency = _latency(pair, y, settings)
+    return CellResult(
+        instances[list(INSTANCES)],
+        steps[list(STEPS)],
+        {"x": answers[:FIELDS].numpy()},
+        {
+            "seconds": time.perf_counter() - started,
+            "cpu_seconds": time.process_time() - spent,
+            "latency_ms": 1e3 * latency,
+        },
+    )
+
+
+class _Part:
+    """Rows that are solved together, watched step by step."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        first: int,
+        pair: Deceptron,
+        x: Tensor,
+        y: Tensor,
+        settings: dict[str, Any],
+    ) -> None:
+        self._cell, self._first, self._x = cell, first, x
+        self._seen: list[dict[str, NDArray[Any]]] = []
+        self.solution: Solution = solve(pair, y, callback=self._watch, **settings)
+
+    def _watch(self, number: int, snapshot: Snapshot) -> None:
+        moved = snapshot.accepted
+        rows = snapshot.rows[moved]
+        self._seen.append(
+            {
+                "row": rows.numpy(),
+                "step": snapshot.iterations[moved].numpy(),
+                "residual": _numbers(snapshot.residual[moved]),
+                "rmse": _numbers(_rms(snapshot.x[moved] - self._x[rows])),
+                "evaluations": _numbers(snapshot.evaluations[moved]),
+            }
+        )
+
+    def steps(self) -> pd.DataFrame:
+        """A row per accepted point: what the callback saw beside what the loop recorded."""
+        seen = self._points()
+        history = self.solution.history
+        assert history is not None
+        record = history.frame()
+        record = record[record["accepted"]].assign(step=record["iteration"] + 1)
+        named = ["row", "step", "step_size", "step_norm", "cosine", "trials", "rule"]
+        steps = seen.merge(record[named], how="left", on=["row", "step"])
+        steps = steps.sort_values(["row", "step"], ignore_index=True)
+        start = steps["step"] == 0
+        groups = steps.groupby("row")["residual"]
+        steps["decrease"] = groups.shift(1) - steps["residual"]
+        first = groups.transform("first")
+        steps["relative_residual"] = np.where(first == 0, 0.0, steps["residual"] / first)
+        steps["trials"] = steps["trials"].where(~start, 0).astype(np.int64)
+        steps["rule"] = steps["rule"].where(~start, "")
+        share = self._seconds() / np.maximum(self._evaluations(), 1)
+        steps["seconds"] = steps["evaluations"] * share[steps["row"].to_numpy()]
+        return self._placed(steps)
+
+    def instances(self) -> pd.DataFrame:
+        """A row per instance, without what is measured on the simulator and the geometry."""
+        solution, history = self.solution, self.solution.history
+        assert history is not None
+        start = self._points().query("step == 0").set_index("row")
+        rows = np.arange(len(self._x))
+        trials = history.trials.sum(0)
+        fraction = torch.where(trials > 0, history.accepted.sum(0) / trials, torch.nan)
+        table = pd.DataFrame(
+            {
+                "row": rows,
+                "status": [Status(k).name for k in solution.status.tolist()],
+                "reason": [Reason(k).name for k in solution.reason.tolist()],
+                "iterations": solution.iterations.numpy(),
+                "rmse": _numbers(_rms(solution.x - self._x)),
+                "rmse_start": start["rmse"].reindex(rows).to_numpy(),
+                "residual": _numbers(solution.residual),
+                "residual_start": start["residual"].reindex(rows).to_numpy(),
+                "relative_residual": _numbers(solution.relative_residual),
+                "accepted_fraction": _numbers(fraction),
+                "seconds": self._seconds(),
+                "evaluations": self._evaluations().astype(np.int64),
+            }
+        )
+        for kind in ("f", "g", "jvp", "vjp", "linear_steps"):
+            table[kind] = getattr(solution.cost, kind).numpy()
+        return self._placed(table)
+
+    def _points(self) -> pd.DataFrame:
+        columns = ("row", "step", "residual", "rmse", "evaluations")
+        parts = {name: np.concatenate([entry[name] for entry in self._seen]) for name in columns}
+        return pd.DataFrame(parts)
+
+    def _evaluations(self) -> NDArray[np.float64]:
+        return _numbers(self.solution.cost.evaluations)
+
+    def _seconds(self) -> NDArray[np.float64]:
+        """Each row's share of the batch's time, by its share of evaluations."""
+        spent = np.maximum(self._evaluations(), 1)
+        return self.solution.seconds * spent / spent.sum()
+
+    def _placed(self, table: pd.DataFrame) -> pd.DataFrame:
+        axes = {name: getattr(self._cell, name) for name in AXES}
+        return table.assign(**axes, instance=self._first + table.pop("row"))
+
+
+def _latency(pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
+    """Median seconds of instances solved one at a time, without records."""
+    alone = [solve(pair, row, history=False, **settings) for row in y[:SINGLES].split(1)]
+    return statistics.median(solution.seconds for solution in alone)
+
+
+def _composition(chosen: Solver, pair: Deceptron, x: Tensor) -> NDArray[np.float64]:
+    """RJCP at the first answers of a method that uses g; NaN elsewhere."""
+    values = np.full(len(x), np.nan)
+    if chosen.uses_reverse:
+        finite = x[:RJCP_ROWS].flatten(1).isfinite().all(1).nonzero().flatten()
+        if len(finite):
+            generator = Generator().manual_seed(0)
+            found = rjcp(pair, x[finite], probes=RJCP_PROBES, generator=generator)
+            values[finite.numpy()] = _numbers(found)
+    return values
+
+
+def _rms(rows: Tensor) -> Tensor:
+    return rows.flatten(1).square().mean(1).sqrt()
+
+
+def _numbers(values: Tensor) -> NDArray[np.float64]:
+    return values.detach().double().numpy()
