@@ -269,5 +269,24 @@ def test_time_left_follows_the_pace_of_each_stage() -> None:
 
 def test_tensorboard_scalars(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    dc.train(tiny(), "smoke", tmp_path, tensorboard=True)
-    assert list((tmp_path / "tensorboard").glob("events*"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    seen = []
+
+    def stop(row: dict[str, Any]) -> None:
+        seen.append(row)
+        if len(seen) == 5:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        dc.train(tiny(), "smoke", tmp_path, tensorboard=True, callback=stop, checkpoint_seconds=1e9)
+    dc.train(tiny(), "smoke", tmp_path, tensorboard=True, both=True)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    wanted = {"forward/val_task", "reverse/val_pairs", "jcp/jcp", "jcp/rjcp", "plain/rjcp"}
+    assert wanted <= set(events.Tags()["scalars"])
+    # A value an epoch, numbered through the stages; epochs that the killed run lost appear once.
+    for number, stage in enumerate(("forward", "reverse", "jcp", "plain")):
+        found = events.Scalars(f"{stage}/loss")
+        assert [event.step for event in found] == [3 * number + epoch for epoch in (1, 2, 3)]
+        losses = [float(row["loss"]) for row in metrics(tmp_path) if row["stage"] == stage]
+        assert [event.value for event in found] == pytest.approx(losses, rel=1e-5)
