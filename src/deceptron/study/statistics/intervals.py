@@ -7,6 +7,7 @@ models looks at the seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +15,6 @@ from scipy.special import ndtr, ndtri
 
 RESAMPLES = 2000
 LEVEL = 0.95
-# Rows drawn at once: keeps a bootstrap of many instances within a few megabytes.
-_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def mean_interval(
         return Interval(value, np.nan, np.nan, count)
     if np.ptp(sample) == 0:
         return Interval(value, value, value, count)
-    means = np.sort(_resampled_means(sample, resamples, seed))
+    means = _shares(count, resamples, seed) @ sample
     # Bias: where the estimate lies among the resampled ones, ties counted half.
     below = 0.5 * ((means < value).mean() + (means <= value).mean())
     bias = ndtri(np.clip(below, 1 / (resamples + 1), resamples / (resamples + 1)))
@@ -70,23 +69,19 @@ def rate_interval(
     value = float(sample.mean())
     if value in (0.0, 1.0):
         certain = ((1 - level) / 2) ** (1 / count)
-        ends = (certain, 1.0) if value else (0.0, 1 - certain)
-        return Interval(value, *ends, count)
+        low, high = (certain, 1.0) if value else (0.0, 1 - certain)
+        return Interval(value, low, high, count)
     # Resampling outcomes with replacement draws a binomial number of successes.
     rates = np.random.default_rng(seed).binomial(count, value, resamples) / count
-    low, high = np.quantile(rates, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), count)
+    ends = np.quantile(rates, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, float(ends[0]), float(ends[1]), count)
 
 
-def _resampled_means(sample: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    generator = np.random.default_rng(seed)
-    count = len(sample)
-    at_once = max(1, _ENTRIES // count)
-    parts = [
-        sample[generator.integers(count, size=(min(at_once, resamples - start), count))].mean(1)
-        for start in range(0, resamples, at_once)
-    ]
-    return np.concatenate(parts)
+@lru_cache(maxsize=8)
+def _shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
+    """How much of each resample each instance makes up; samples of one size share them."""
+    even = np.full(count, 1 / count)
+    return np.random.default_rng(seed).multinomial(count, even, size=resamples) / count
 
 
 def _finite_or_infinite(values: ArrayLike) -> NDArray[np.float64]:

@@ -1,0 +1,61 @@
+"""What the paper reports, as data: every value with the table, figure or section it comes from.
+
+``published.csv`` has a line per value. ``model`` says with JCP (``paper``) or without
+(``paper-plain``); the classical methods, which do not use g, stand under ``paper``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import pandas as pd
+
+from deceptron.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Published:
+    """One value of the paper; ``spread`` is the standard deviation over its three seeds."""
+
+    value: float
+    spread: float
+    origin: str
+
+
+@cache
+def table() -> pd.DataFrame:
+    """All values: origin, problem, model, method, quantity, value, spread."""
+    with (files("deceptron.report") / "published.csv").open(encoding="utf-8") as file:
+        text = dict.fromkeys(("origin", "problem", "model", "method", "quantity"), str)
+        return pd.read_csv(file, dtype=text, keep_default_na=False, na_values={"spread": [""]})
+
+
+def published(
+    origin: str, quantity: str, *, problem: str, method: str, model: str = "paper"
+) -> Published:
+    """One value of the paper; NaN where it gives none."""
+    key = (origin, problem, model, method, quantity)
+    return _index().get(key, Published(math.nan, math.nan, origin))
+
+
+def best_baseline(origin: str, problem: str) -> str | None:
+    """The paper's strongest method other than D-IPG on a problem."""
+    for place, name, _, method, quantity in _index():
+        if (place, name, quantity) == (origin, problem, "best baseline success"):
+            return method
+    return None
+
+
+@cache
+def _index() -> dict[tuple[str, ...], Published]:
+    keys = ("origin", "problem", "model", "method", "quantity")
+    index: dict[tuple[str, ...], Published] = {}
+    for row in table().to_dict("records"):
+        key = tuple(row[name] for name in keys)
+        if key in index:
+            raise ConfigError(f"published.csv gives {key} twice")
+        index[key] = Published(float(row["value"]), float(row["spread"]), row["origin"])
+    return index
