@@ -5,7 +5,7 @@ import torch
 
 import deceptron as dc
 from deceptron import problems
-from deceptron.maps import LinearStart, LowRank, SpectralGain, UNet
+from deceptron.maps import LinearStart, LowRank, SpectralGain, UNet, Wiener
 from deceptron.problems.custom import make_custom
 from deceptron.train.api import train
 from deceptron.train.standard import TABLE, recipe_for
@@ -71,6 +71,20 @@ def test_any_shape_trains(x_shape, simulate):
     assert f(data.test.x).shape == data.test.y.shape
     assert g(data.test.y).shape == data.test.x.shape
     assert isinstance(g.linear, LowRank)
+
+
+def test_a_large_pair_carries_its_linear_start_as_the_linear_estimate(tmp_path):
+    problem = own((1, 4, 4), torch.sin)
+    recipe = replace(recipe_for(problem), wiener_limit=15)
+    pair, data = train(problem, recipe, tmp_path), problem.dataset(7)
+    y = data.scaler.normalise(data.train.y)
+    # Every component is kept here, so the linear part is the dense ridge; training left it alone.
+    ridge = Wiener.fit(data.train.x, y, noise_std=0.01 / data.scaler.scale)
+    for found in (pair, dc.load(tmp_path / "pair.safetensors")):
+        torch.testing.assert_close(found.wiener(y), ridge(y), rtol=0, atol=1e-4)
+    solution = dc.solve(pair, data.test.y, method="wiener")
+    expected = ridge(data.scaler.normalise(data.test.y)).clamp(0, 1)
+    torch.testing.assert_close(solution.x, expected, rtol=0, atol=1e-4)
 
 
 def test_unbounded_latents():

@@ -105,8 +105,8 @@ class Recipe:
             is eligible it does so anyway.
         both: train the continuation without JCP beside the one with it.
         train_rows, val_rows: use only the first rows of the training and validation sets.
-        wiener_limit: attach the linear estimate to the pair if its matrix has at most this many
-            entries.
+        wiener_limit: most entries of the dense ridge estimate that a pair carries; beyond it the
+            linear part that g starts from takes its place, if there is one.
     """
 
     name: str

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.maps import Deceptron, Wiener, load, save
+from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.problems import Problem
 from deceptron.train.data import TrainingData, check_maps, prepare
 from deceptron.train.folder import RunFolder, environment
@@ -213,7 +213,7 @@ class Training:
         g: nn.Module,
         results: dict[str, StageState],
     ) -> Deceptron:
-        wiener = self._wiener(data)
+        wiener = self._wiener(data, g)
         # Backwards, so that g ends with the weights of the pair that is returned.
         for name in reversed(names):
             g.load_state_dict(results[name].best)
@@ -234,10 +234,12 @@ class Training:
             parameter.requires_grad_(True)
         return pair.eval()
 
-    def _wiener(self, data: TrainingData) -> Wiener | None:
+    def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:
+        """The ridge estimate, or where that is too large the linear part that g started from."""
         entries = math.prod(self._problem.x_shape) * math.prod(self._problem.y_shape)
         if entries > self._recipe.wiener_limit:
-            return None
+            # Its numbers are buffers in closed form, which training leaves alone.
+            return g.linear if isinstance(g, LinearStart) else None
         noise_std = data.noise.clamp_min(LEAST_NOISE)
         return Wiener.fit(data.train.x, data.train.y, noise_std=noise_std)
 

@@ -17,6 +17,8 @@ PURPOSES = (
     "val-noise",
     "modules",
     "probe-noise",
+    "calibration-noise",
+    "calibration-draws",
 )
 
 
