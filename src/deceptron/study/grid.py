@@ -130,20 +130,15 @@ class Study:
 
     def document(self) -> dict[str, Any]:
         """The content of study.json; ``key`` changes with every setting."""
-        settings = asdict(self)
         cells = [cell.document() for cell in self.cells()]
-        methods = dict.fromkeys(cell["method"] for cell in cells if cell["method"] != TRUTH)
-        return {
-            "key": digest(settings),
-            **settings,
-            "methods": {
-                label: {"words": SOLVERS[label].words, "stop": SOLVERS[label].stop}
-                for label in methods
-            },
+        labels = dict.fromkeys(cell["method"] for cell in cells if cell["method"] != TRUTH)
+        settings = {
+            **asdict(self),
+            "methods": {label: SOLVERS[label].document() for label in labels},
             "paper_tolerance": TOLERANCES,
             "paper_iterations": {p: ITERATIONS.get(p, OTHER_ITERATIONS) for p in PROBLEMS},
-            "cells": cells,
         }
+        return {"key": digest(settings), **settings, "cells": cells}
 
 
 def _names(axis: str, values: Any) -> tuple[Any, ...]:

@@ -1,15 +1,16 @@
 """How the study runs each method: the solver, its stopping rules and whose physics it sees.
 
-The paper's settings stop at an absolute residual, tuned ones at the level of the noise in the set.
-Where the paper and its scripts state no tolerance the value is ours: that of the nearest problem
-which has one.
+The paper's settings stop at an absolute residual, tuned ones at the level of the noise in the set;
+the oracle goes on to the most probable latent. Where the paper and its scripts state no tolerance
+the value is ours: that of the nearest problem which has one. Tuned Newton methods truncate their
+inner solves, which is cheaper and, on ill-posed problems, better than solving them.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from torch import Tensor
@@ -34,6 +35,11 @@ TOLERANCES = {
 ITERATIONS = {"heat-1d": 120}
 OTHER_ITERATIONS = 80
 FREE_ITERATIONS = 40
+TUNED_ITERATIONS = 50
+ORACLE_ITERATIONS = 20
+TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 30, "cg_tolerance": 1e-2}
+# A multiple of the noise level that no residual reaches.
+NEVER = 1e-9
 
 
 class Unavailable(DeceptronError):
@@ -44,8 +50,9 @@ class Unavailable(DeceptronError):
 class Solver:
     """One label of the study.
 
-    ``stop`` names the rule: the paper's tolerance, the noise level, or none but the step limit.
-    ``physics`` says whether f of the pair or the simulator is in the objective.
+    ``stop`` names the rule: the paper's tolerance, the noise level, or none but the step limit and
+    a vanishing gradient; ``limit`` is the step limit where the paper has none. ``physics`` says
+    whether f of the pair or the simulator is in the objective.
     """
 
     method: Callable[[], Method]
@@ -54,26 +61,33 @@ class Solver:
     physics: Literal["surrogate", "true"] = "surrogate"
     prior: bool = False
     uses_reverse: bool = False
+    limit: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Its settings as JSON values."""
+        return {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.name != "method"
+        }
 
     def settings(
         self, problem: Problem, *, noise_std: float | Tensor, max_iterations: int | None
     ) -> dict[str, Any]:
         """Arguments of ``dc.solve`` beside the pair and the observations."""
         chosen: dict[str, Any] = {"method": self.method()}
-        limit = max_iterations
+        limit = max_iterations or self.limit
         if self.stop == "paper":
             chosen["tolerance"] = TOLERANCES[problem.name]
             limit = limit or ITERATIONS.get(problem.name, OTHER_ITERATIONS)
         elif self.stop == "noise":
             chosen["noise_std"] = noise_std
-        else:
-            limit = limit or FREE_ITERATIONS
         if self.physics == "true":
             chosen["forward"] = problem.simulate
         if self.prior:
             if "prior" not in inspect.signature(solve).parameters:
                 raise Unavailable("this version of dc.solve takes no prior")
-            chosen["prior"] = problem.prior
+            chosen |= {"prior": problem.prior, "noise_std": noise_std, "tau": NEVER}
         return chosen if limit is None else {**chosen, "max_iterations": limit}
 
 
@@ -95,6 +109,14 @@ def _named(name: str) -> Callable[[], Method]:
         return methods.METHODS[name]()
 
     return build
+
+
+def _truncated_gn() -> Method:
+    return methods.gauss_newton(**TRUNCATED)
+
+
+def _truncated_lm() -> Method:
+    return methods.levenberg_marquardt(**TRUNCATED)
 
 
 def _step_size(size: float) -> Callable[[], Method]:
@@ -121,7 +143,11 @@ SOLVERS: dict[str, Solver] = {
         for size in STEP_SIZES
     },
     "d-ipg-free": Solver(
-        methods.d_ipg, "never", f"Algorithm 1 for {FREE_ITERATIONS} steps", uses_reverse=True
+        methods.d_ipg,
+        "never",
+        f"Algorithm 1 for {FREE_ITERATIONS} steps",
+        uses_reverse=True,
+        limit=FREE_ITERATIONS,
     ),
     "gd": Solver(_published("gd"), "paper", "gradient descent, the paper's settings"),
     "gn": Solver(_published("gn"), "paper", "Gauss-Newton, the paper's settings"),
@@ -130,19 +156,25 @@ SOLVERS: dict[str, Solver] = {
     "d-ipg-tuned": Solver(
         methods.d_ipg, "noise", "Algorithm 1, stopped at the noise level", uses_reverse=True
     ),
-    "gn-tuned": Solver(methods.gauss_newton, "noise", "Gauss-Newton as this library runs it"),
-    "lm-tuned": Solver(
-        methods.levenberg_marquardt, "noise", "Levenberg-Marquardt as this library runs it"
+    "gn-tuned": Solver(
+        _truncated_gn, "noise", "Gauss-Newton, CG truncated at 30 steps", limit=TUNED_ITERATIONS
     ),
-    "l-bfgs-tuned": Solver(methods.l_bfgs, "noise", "L-BFGS as this library runs it"),
+    "lm-tuned": Solver(
+        _truncated_lm,
+        "noise",
+        "Levenberg-Marquardt, adaptive damping, CG truncated at 30 steps",
+        limit=TUNED_ITERATIONS,
+    ),
+    "l-bfgs-tuned": Solver(methods.l_bfgs, "noise", "L-BFGS, stopped at the noise level"),
     "guarded": Solver(
         _named("guarded"), "noise", "the learned step inside a safeguard", uses_reverse=True
     ),
     "lm-true": Solver(
-        methods.levenberg_marquardt,
+        _truncated_lm,
         "noise",
-        "Levenberg-Marquardt on the true simulator",
+        "lm-tuned on the true simulator",
         physics="true",
+        limit=TUNED_ITERATIONS,
     ),
     "guarded-true": Solver(
         _named("guarded"),
@@ -152,10 +184,11 @@ SOLVERS: dict[str, Solver] = {
         uses_reverse=True,
     ),
     "gn-prior": Solver(
-        methods.gauss_newton,
-        "noise",
+        _truncated_gn,
+        "never",
         "oracle: Gauss-Newton on the true simulator with the prior",
         physics="true",
         prior=True,
+        limit=ORACLE_ITERATIONS,
     ),
 }

@@ -1,0 +1,176 @@
+"""Grids: what they contain, what they refuse, and where in a file the mistake is."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+import deceptron as dc
+from deceptron.study import Block, Study, get_study
+from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.methods import SOLVERS
+from deceptron.study.names import METHODS, MODELS, PROBLEMS, TRUTH
+
+FILE = """\
+# d-ipq is not a method
+name = "mine"
+missing_models = "skip"
+
+[[block]]
+problems = ["heat-1d"]
+methods = ["one-shot"]
+instances = 3
+
+[[block]]
+problems = ["heat-1d",
+            "darcy-2d"]
+sets = ["test", "shifted"]
+models = ["standard"]
+seeds = [7, 8]
+methods = ["d-ipg", "lm-tuned"]
+instances = 5
+max_iterations = 9
+"""
+
+
+def tiny(**changes):
+    settings = {"problems": ("heat-1d",), "methods": ("one-shot", "d-ipg"), "instances": 2}
+    return Study(name="tiny", blocks=(Block(**{**settings, **changes}),))
+
+
+def test_a_grid_is_the_union_of_products_with_a_truth_for_each_set():
+    study = tiny(sets=("shifted", "test"), seeds=(8, 7), models=("paper", "standard"))
+    cells = study.cells()
+    assert len(cells) == 2 * 2 * 2 * 2 + 4
+    assert cells[0] == Cell("heat-1d", "test", "", 7, TRUTH, 3)
+    assert cells[2] == Cell("heat-1d", "test", "standard", 7, "one-shot", 2)
+    keys = [ModelKey("heat-1d", model, seed) for seed in (7, 8) for model in ("standard", "paper")]
+    assert study.models() == keys
+    assert len({cell.key for cell in cells}) == len(cells)
+
+
+def test_every_name_has_a_solver_and_an_order():
+    assert tuple(SOLVERS) == METHODS
+
+
+def test_the_run_key_follows_every_setting():
+    study = tiny()
+    changed = [
+        tiny(instances=3),
+        tiny(max_iterations=4),
+        replace(study, small=True),
+        replace(study, missing_models="smoke"),
+    ]
+    keys = {entry.document()["key"] for entry in (study, *changed)}
+    assert len(keys) == 5
+    assert tiny().document() == study.document()
+    assert Cell("a", "b", "c", 7, "d", 5).key != Cell("a", "b", "c", 7, "d", 6).key
+    assert Cell("heat-1d", "test", "standard", 7, "d-ipg a=0.3", 5).key.startswith(
+        "heat-1d.test.standard.7.d-ipg-a-0.3."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"problems": ("heat-4d",)}, "unknown problem 'heat-4d'. Did you mean 'heat-"),
+        ({"methods": ("d-ipq",)}, "unknown method 'd-ipq'. Did you mean 'd-ipg'"),
+        ({"models": ("papre",)}, "unknown model 'papre'. Did you mean 'paper'"),
+        ({"sets": ("tset",)}, "unknown set 'tset'. Did you mean 'test'"),
+        ({"sets": ()}, "sets must be a non-empty list"),
+        ({"seeds": (-1,)}, "seeds must be an integer >= 0; got -1"),
+        ({"instances": 0}, "instances must be an integer >= 1; got 0"),
+        ({"models": ("paper-probes-2",)}, "'paper-probes-2' exists for allen-cahn-2d only"),
+    ],
+)
+def test_a_block_refuses_what_is_not_there(change, words):
+    with pytest.raises(dc.ConfigError, match=re.escape(words)):
+        tiny(**change)
+
+
+def test_a_cell_in_two_blocks_is_refused():
+    block = tiny().blocks[0]
+    with pytest.raises(dc.ConfigError, match=r"heat-1d, test, standard, 7, d-ipg.* in two blocks"):
+        Study(name="twice", blocks=(block, replace(block, methods=("d-ipg",), instances=9)))
+
+
+def test_a_restricted_study_keeps_what_was_asked_for():
+    study = get_study("quick").restricted(
+        problems=["allen-cahn-2d"], methods=["d-ipg", "lm"], seeds=[7]
+    )
+    cells = [cell for cell in study.cells() if cell.method != TRUTH]
+    assert {cell.problem for cell in cells} == {"allen-cahn-2d"}
+    assert {cell.method for cell in cells} == {"d-ipg", "lm"}
+    assert {cell.model for cell in cells} == set(MODELS)
+    with pytest.raises(dc.ConfigError, match="unknown problem 'allen'"):
+        study.restricted(problems=["allen"])
+    with pytest.raises(dc.ConfigError, match="study 'quick' has no method 'gd'"):
+        study.restricted(methods=["gd"])
+    with pytest.raises(dc.ConfigError, match="unknown seed 5"):
+        study.restricted(seeds=[5])
+
+
+@pytest.mark.parametrize("name", ["quick", "full"])
+def test_the_built_in_studies_hold_every_problem_model_and_method(name):
+    cells = get_study(name).cells()
+    assert {cell.problem for cell in cells} == set(PROBLEMS)
+    assert {cell.model for cell in cells} == {"", *MODELS}
+    assert {cell.method for cell in cells} == {TRUTH, *METHODS}
+    assert get_study(name).small == (name == "quick")
+
+
+def test_a_file_is_a_study(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    study = get_study(str(path))
+    assert study == Study(
+        name="mine",
+        blocks=(
+            Block(problems=("heat-1d",), methods=("one-shot",), instances=3),
+            Block(
+                problems=("heat-1d", "darcy-2d"),
+                sets=("test", "shifted"),
+                seeds=(7, 8),
+                methods=("d-ipg", "lm-tuned"),
+                instances=5,
+                max_iterations=9,
+            ),
+        ),
+    )
+    path.write_text(FILE.replace('name = "mine"\n', ""))
+    assert get_study(str(path)).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ('"darcy-2d"', '"darcy-2"', 12, "unknown problem 'darcy-2'. Did you mean 'darcy-2d'"),
+        ('"d-ipg"', '"d-ipq"', 16, "unknown method 'd-ipq'. Did you mean 'd-ipg'"),
+        ('"shifted"', '"shift"', 13, "unknown set 'shift'. Did you mean 'shifted'"),
+        ('["standard"]', '["standart"]', 14, "unknown model 'standart'. Did you mean 'standard'"),
+        ("[7, 8]", "[7, 0.5]", 15, "seeds must be an integer >= 0; got 0.5"),
+        ("[7, 8]", "7", 15, "seeds must be a non-empty list"),
+        ("instances = 5", "instances = 0", 17, "instances must be an integer >= 1; got 0"),
+        ("instances = 5", "instancs = 5", 17, "unknown setting of a block 'instancs'"),
+        ("instances = 5\n", "", 10, "a block must have instances"),
+        ('name = "mine"', "name = 3", 2, "name must be a str"),
+        ('name = "mine"', "nam = 3", 2, "unknown setting 'nam'. Did you mean 'name'"),
+        ('"skip"', '"never"', 3, "missing_models must be one of"),
+        ('"one-shot"', '"d-ipg"', 1, "in two blocks"),
+        ("[7, 8]", "[7, 8", 16, "is not TOML"),
+    ],
+)
+def test_a_mistake_in_a_file_has_its_line(tmp_path, old, new, line, words):
+    path = tmp_path / "study.toml"
+    path.write_text(FILE.replace(old, new))
+    with pytest.raises(dc.ConfigError) as error:
+        get_study(str(path))
+    assert words in str(error.value)
+    assert f"line {line}" in str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(dc.ConfigError, match="cannot read the study file"):
+        get_study(str(tmp_path / "none.toml"))
+    with pytest.raises(dc.ConfigError, match=r"unknown study 'quik'. Did you mean 'quick'"):
+        get_study("quik")
