@@ -27,6 +27,15 @@ def test_powers_fit_together(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_variance_is_the_diagonal_of_the_covariance(name: str) -> None:
+    prior = small(name).prior
+    n = prior.mean.numel()
+    unit = torch.eye(n, dtype=torch.float64).reshape(n, *prior.mean.shape)
+    diagonal = prior.apply(unit).reshape(n, n).diagonal().reshape(prior.mean.shape)
+    torch.testing.assert_close(prior.variance, diagonal)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_moments_are_those_of_fresh_samples(name: str) -> None:
     problem = dc.problems.get(name)
     prior = problem.prior

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.errors import SolveFailed
+from deceptron.core.errors import ConfigError, SolveFailed
 from deceptron.core.status import Reason, Status
+from deceptron.core.trust import Trust
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,21 @@ class History:
         return frame.sort_values(["row", "iteration"], ignore_index=True)
 
 
+class ErrorBars(Protocol):
+    """How far the answers may be off; worked out when somebody asks."""
+
+    def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
+        """Draws about each answer."""
+
+    def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
+        """Standard deviation of each component."""
+
+    def interval(
+        self, level: float, *, samples: int, generator: torch.Generator | None
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        """Lower and upper ends."""
+
+
 @dataclass(frozen=True, repr=False)
 class Solution:
     """The result of ``dc.solve``; every tensor has one entry per row of the observations."""
@@ -88,6 +104,8 @@ class Solution:
     method: str
     seconds: float
     record: Callable[[], History] | None = None
+    error_bars: ErrorBars | None = None
+    judge: Callable[[], Trust] | None = None
 
     @cached_property
     def history(self) -> History | None:
@@ -98,6 +116,38 @@ class Solution:
     def converged(self) -> Bool[Tensor, " B"]:
         """Mask of the rows that met a stopping rule."""
         return self.status == Status.CONVERGED
+
+    def posterior(
+        self, samples: int = 32, *, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "S B *x"]:
+        """Draws from the approximate posterior about ``x``, clipped to the box: two jvps each."""
+        return self._bars().sample(samples, generator=generator)
+
+    @cached_property
+    def std(self) -> Float[Tensor, "B *x"]:
+        """Calibrated standard deviation of each component of ``x``, from 32 draws of fixed seed."""
+        return self._bars().std(32, generator=_fixed())
+
+    def interval(
+        self, level: float = 0.9, *, samples: int = 32
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        """Ends of intervals that hold 90% of the components of data like the training data."""
+        return self._bars().interval(level, samples=samples, generator=_fixed())
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Whether each observation looks like what the pair was trained on."""
+        if self.judge is None:
+            raise ConfigError("trust needs a calibrated pair, as dc.train and dc.load give it")
+        return self.judge()
+
+    def _bars(self) -> ErrorBars:
+        if self.error_bars is None:
+            raise ConfigError(
+                "error bars need a pair with g, and dc.solve(prior=..., noise_std=...); for "
+                "answers from elsewhere use deceptron.geometry.Posterior"
+            )
+        return self.error_bars
 
     def frame(self) -> pd.DataFrame:
         """A tidy table, a line per instance."""
@@ -144,3 +194,8 @@ class Solution:
             f"Solution({self.method}, x {tuple(self.x.shape)}: {counts}; "
             f"median iterations {iterations}, median residual {residual}; {self.seconds:.2g} s)"
         )
+
+
+def _fixed() -> torch.Generator:
+    """The same answers have the same bars."""
+    return torch.Generator().manual_seed(0)

@@ -73,6 +73,17 @@ class Deceptron(nn.Module):
         measured = self.provenance.get("validation", {}).get("forward", {})
         return float(measured.get("val_task", 0.0)) ** 0.5
 
+    @property
+    def calibration(self) -> dict[str, Any]:
+        """What validation data taught about error bars and trust; empty if never calibrated."""
+        return dict(self.provenance.get("calibration", {}))
+
+    @property
+    def interval_factor(self) -> float | None:
+        """What error bars are multiplied by, so that 90% intervals hold 90% of validation data."""
+        factor = self.calibration.get("interval_factor")
+        return None if factor is None else float(factor)
+
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""
         y: Tensor = self.f(x)

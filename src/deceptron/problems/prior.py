@@ -59,6 +59,11 @@ class Prior(ABC):
         rows = draw_in_blocks(count, generator, draw)
         return rows.to(dtype or torch.get_default_dtype())
 
+    @property
+    @abstractmethod
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C: the variance of each component."""
+
     @abstractmethod
     def _power(self, v: Tensor, power: float) -> Tensor: ...
 
@@ -103,6 +108,12 @@ class LowRankPrior(Prior):
             floor,
         )
 
+    @property
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C: the variance of each component."""
+        inside = self.basis.square() @ (self.variances - self.floor)
+        return (self.floor + inside).reshape(self.mean.shape)
+
     def _power(self, v: Tensor, power: float) -> Tensor:
         basis, variances = self.basis.to(v), self.variances.to(v)
         flat = v.flatten(1)
@@ -136,6 +147,11 @@ class SpectralPrior(Prior):
         power = modes.abs().square().flatten(0, -3).mean(0)
         kind = "stationary on the torus, spectrum estimated from samples"
         return cls.of(mean.expand(samples.shape[1:]).clone(), power, kind)
+
+    @property
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C: the variance of each component, the same for all."""
+        return spectrum_variance(self.spectrum).expand(self.mean.shape)
 
     def _power(self, v: Tensor, power: float) -> Tensor:
         gain = self.spectrum.to(v) ** power

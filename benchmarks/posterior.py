@@ -1,0 +1,126 @@
+"""Do the error bars of the shipped pairs hold what they promise, and how wide are they?
+
+Coverage of 90% intervals over the components of 300 instances a set, about the one-shot answer.
+The factor was fitted on validation data alone. ``python -m benchmarks.posterior NAME ...`` does
+only these problems and keeps the other rows of the record.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import torch
+from torch import Generator, Tensor
+
+import deceptron as dc
+from benchmarks.common import RESULTS, publish
+from deceptron.geometry import Posterior, gain_distance, optimal_gain
+from deceptron.geometry.posterior import LEVEL, quantile
+from deceptron.train import calibrate
+
+INSTANCES = 300
+SAMPLES = 8
+SETS = ("test", "shifted", "extreme")
+
+
+def shipped(name: str) -> tuple[dc.Deceptron, dc.problems.Problem]:
+    """A pair of the zoo, calibrated here if its file is older than calibration."""
+    problem = dc.problems.get(name, test_count=INSTANCES)
+    pair = dc.load(name).eval().requires_grad_(False)
+    if not pair.calibration:
+        calibrate(pair, problem, problem.dataset(pair.provenance["seed"]))
+    return pair, problem
+
+
+def rows_of(name: str) -> list[dict[str, object]]:
+    pair, problem = shipped(name)
+    data = problem.dataset(pair.provenance["seed"])
+    prior_std = problem.prior.variance.sqrt()
+    found = []
+    for label in SETS:
+        split = getattr(data, label)
+        bars = Posterior.one_shot(pair, split.y, prior=problem.prior, noise_std=problem.noise_std)
+        assert bars.misfit is not None
+        std = bars.std(SAMPLES, generator=Generator().manual_seed(0))
+        error = (split.x - bars.x).abs()
+        inside = error <= quantile(LEVEL, SAMPLES) * std
+        widened = bars.misfit.clamp_min(1).reshape(-1, *(1,) * (std.ndim - 1))
+        by_row = inside.flatten(1).double().mean(1)
+        found.append(
+            {
+                "problem": name,
+                "set": label,
+                "coverage": mean(inside),
+                "rows_10%": float(by_row.quantile(0.1)),
+                "rows_90%": float(by_row.quantile(0.9)),
+                "not_widened": mean(error <= quantile(LEVEL, SAMPLES) * std / widened),
+                "std/prior": mean(std / prior_std.to(std)),
+                "rmse/prior": mean(error.flatten(1).square().mean(1).sqrt())
+                / float(prior_std.square().mean().sqrt()),
+                "misfit": float(bars.misfit.median()),
+                "factor": bars.factor,
+            }
+        )
+    return found
+
+
+def mean(values: Tensor) -> float:
+    return float(values.double().mean())
+
+
+def dense_comparison(name: str = "heat-1d") -> list[dict[str, object]]:
+    """The learned gain beside the best one at the same points: spread and raw coverage."""
+    pair, problem = shipped(name)
+    data = problem.dataset(pair.provenance["seed"])
+    setting = {"prior": problem.prior, "noise_std": problem.noise_std}
+    learned = replace(Posterior.one_shot(pair, data.test.y, **setting), misfit=None)
+    std = learned.std(64, generator=Generator().manual_seed(0)) / learned.factor
+    gain = optimal_gain(pair, learned.x, **setting)
+    n = learned.x[0].numel()
+    root = problem.prior.sqrt(torch.eye(n, dtype=torch.float64).reshape(n, *problem.x_shape))
+    covariance = root.reshape(n, n) @ root.reshape(n, n)
+    variances = []
+    for row, best in zip(learned.x.split(1), gain, strict=True):
+        jacobian = torch.func.jacrev(lambda x: pair.f(x[None])[0])(row[0]).reshape(-1, n).double()
+        posterior = covariance - best @ jacobian @ covariance
+        variances.append(posterior.diagonal())
+    optimal = torch.stack(variances).sqrt().to(std).reshape(std.shape)
+    error = (data.test.x - learned.x).abs()
+    few = slice(0, 64)
+    distance = gain_distance(
+        pair, learned.x[few], generator=Generator().manual_seed(0), **setting
+    ).mean()
+    prior_std = problem.prior.variance.sqrt().to(std)
+    return [
+        {
+            "problem": name,
+            "gain": label,
+            "std/prior": mean(spread / prior_std),
+            "coverage_without_factor": mean(error <= quantile(LEVEL, 10**6) * spread),
+            "distance_to_best": shown,
+        }
+        for label, spread, shown in (
+            ("learned", std, float(distance)),
+            ("best (dense)", optimal, 0.0),
+        )
+    ]
+
+
+def main(names: tuple[str, ...] = ()) -> None:
+    record = RESULTS / "posterior.json"
+    kept = json.loads(record.read_text())["rows"] if names and record.is_file() else []
+    order = dc.problems.names()
+    rows = [row for row in kept if row["problem"] not in names]
+    for name in names or order:
+        rows += rows_of(name)
+        rows.sort(key=lambda row: order.index(row["problem"]))
+        title = f"90% intervals about g(y), {INSTANCES} instances; in distribution 0.87 to 0.93"
+        publish("posterior", title, rows)
+    if "heat-1d" in (names or order):
+        publish("posterior_dense", "The learned gain beside the best one", dense_comparison())
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))

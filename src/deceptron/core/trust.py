@@ -1,0 +1,47 @@
+"""Whether observations look like what a pair was trained on, row by row, and what to do if not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+SIGNS = {
+    "round_trip": "f(g(y)) does not come back to y",
+    "latent_round_trip": "g(f(x)) does not come back to x = g(y)",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trust:
+    """``score`` above 1 is flagged; ``parts`` are the RMS misses behind it, ``worst`` the greatest.
+
+    Validation data exceed 1 at the rate that the limit was fitted for, 5% by default. A score of
+    3 is three times as many standard deviations from their mean as that limit.
+    """
+
+    score: Float[Tensor, " B"]
+    flag: Bool[Tensor, " B"]
+    parts: dict[str, Float[Tensor, " B"]]
+    worst: list[str]
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know and do; None when no row is flagged."""
+        rows = self.flag.nonzero().flatten().tolist()
+        if not rows:
+            return None
+        top = max(rows, key=lambda row: float(self.score[row]))
+        shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        return (
+            f"{len(rows)} of {len(self.flag)} observations do not look like what the pair was "
+            f"trained on, where 1 in 20 would by chance (rows {shown}; row {top} most, score "
+            f"{float(self.score[top]):.1f} with limit 1: {SIGNS[self.worst[top]]}). Check their "
+            "units and noise, solve them on the true simulator with dc.solve(..., forward=...), "
+            "and do not rely on their error bars."
+        )
+
+    def __repr__(self) -> str:
+        median = float(self.score.median())
+        return f"Trust({int(self.flag.sum())} of {len(self.flag)} flagged, median {median:.2f})"

@@ -1,0 +1,218 @@
+"""The reverse map as a regularised inverse: what its gain leaves of prior directions under noise.
+
+With ``J = J_f(x)``, ``G = J_g(f(x))``, latents of covariance C and measurement noise of covariance
+S, a latent displacement xi seen through noise eta comes back with the error ::
+
+    e = xi - G (J xi + eta),   cov(e) = P = (I - G J) C (I - G J)' + G S G'
+
+P (the Joseph form) is positive for any G. Its trace is least for ``G* = C J' (J C J' + S)^-1``, the
+gain of regularised Gauss-Newton, where it is that of the posterior covariance. C = I, S = 0 gives
+the published penalty. Noise is stated in physical units, as for ``dc.solve``.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deceptron.core import ConfigError, Pair, Scaler, ShapeError
+from deceptron.core.checks import check_count, check_rows
+from deceptron.core.differentiate import jvp
+from deceptron.core.protocols import RowMap
+from deceptron.geometry.jcp import draw_probes
+
+# Rows that go through the maps at a time: dual numbers hold a few copies of every activation.
+CHUNK = 256
+
+
+class Covariance(Protocol):
+    """What is asked of a prior here; ``problem.prior`` has it."""
+
+    @property
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C."""
+        ...
+
+    def sqrt(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^(1/2) v``."""
+        ...
+
+
+def noise_aware_rjcp(
+    pair: Pair,
+    x: Float[Tensor, "B *x"],
+    *,
+    prior: Covariance,
+    noise_std: float | Tensor,
+    probes: int = 4,
+    generator: torch.Generator | None = None,
+    forward: RowMap | None = None,
+) -> Float[Tensor, " B"]:
+    """``E |G (J xi + eta) - xi|^2 / E |xi|^2`` for each row, without a graph; g = 0 scores 1.
+
+    ``forward`` replaces ``pair.f`` under J: latents to physical units, for example the simulator.
+    """
+    errors = gain_errors(
+        pair,
+        x,
+        prior=prior,
+        noise_std=noise_std,
+        probes=probes,
+        generator=generator,
+        forward=forward,
+    )
+    return errors.flatten(1).square().mean(1) / prior.variance.mean().to(x)
+
+
+def gain_errors(
+    pair: Pair,
+    x: Float[Tensor, "B *x"],
+    *,
+    prior: Covariance,
+    noise_std: float | Tensor,
+    probes: int,
+    generator: torch.Generator | None = None,
+    forward: RowMap | None = None,
+) -> Float[Tensor, "B k *x"]:
+    """Draws of ``e = xi - G (J xi + eta)``, of covariance P; two jvps each, no graph."""
+    f = _forward(pair, x, forward)
+    check_count("probes", probes)
+    with torch.no_grad():
+        y_shape = tuple(f(x[:1]).shape[1:])
+        noise = normalised_noise(pair, noise_std, y_shape).to(x)
+        xi, eta = _draw(x, prior, noise, probes, generator)
+        points = x.repeat_interleave(probes, dim=0)
+        parts = zip(*(t.split(CHUNK) for t in (points, xi, eta)), strict=True)
+        errors = [some - _gain(pair, f, rows, some, white) for rows, some, white in parts]
+    return torch.cat(errors).reshape(len(x), probes, *x.shape[1:])
+
+
+def optimal_gain(
+    pair: Pair,
+    x: Float[Tensor, "B *x"],
+    *,
+    prior: Covariance,
+    noise_std: float | Tensor,
+    forward: RowMap | None = None,
+) -> Float[Tensor, "B n m"]:
+    """``G* = C J' (J C J' + S)^-1`` of each row, dense and in float64: n jvps a row.
+
+    It acts on flat normalised measurements. The noise must be positive.
+    """
+    f = _forward(pair, x, forward)
+    n = x[0].numel()
+    identity = torch.eye(n, dtype=torch.float64, device=x.device)
+    root = prior.sqrt(identity.reshape(n, *x.shape[1:])).reshape(n, n)
+    gains = []
+    with torch.no_grad():
+        for row in x.split(1):
+            jacobian, y_shape = _dense(f, row)
+            noise = normalised_noise(pair, noise_std, y_shape).double().flatten()
+            if not bool((noise > 0).all()):
+                raise ConfigError(f"noise_std must be > 0 for an optimal gain; got {noise_std}")
+            # With A = S^(-1/2) J C^(1/2), G* = C^(1/2) (A'A + I)^-1 A' S^(-1/2).
+            whitened = (jacobian / noise[:, None]) @ root
+            factor = torch.linalg.cholesky(whitened.T @ whitened + identity)
+            gains.append(root @ torch.cholesky_solve(whitened.T, factor) / noise)
+    return torch.stack(gains)
+
+
+def gain_distance(
+    pair: Pair,
+    x: Float[Tensor, "B *x"],
+    *,
+    prior: Covariance,
+    noise_std: float | Tensor,
+    probes: int = 16,
+    generator: torch.Generator | None = None,
+    forward: RowMap | None = None,
+) -> Float[Tensor, " B"]:
+    """How far the learned gain is from the best one, ``E |(G - G*) v|^2 / E |G* v|^2``.
+
+    ``v = J xi + eta`` is what a displacement drawn from the prior looks like through noise. Zero
+    is perfect, g = 0 scores 1. Forms the Jacobian of each row: for studies, not for streams.
+    """
+    f = _forward(pair, x, forward)
+    best = optimal_gain(pair, x, prior=prior, noise_std=noise_std, forward=forward)
+    distances = []
+    with torch.no_grad():
+        y_shape = tuple(f(x[:1]).shape[1:])
+        noise = normalised_noise(pair, noise_std, y_shape).to(x)
+        xi, eta = _draw(x, prior, noise, probes, generator)
+        draws = zip(x.split(1), xi.split(probes), eta.split(probes), best, strict=True)
+        for row, some, white, gain in draws:
+            points = row.repeat_interleave(probes, dim=0)
+            y, pushed = jvp(f, points, some)
+            seen = pushed + white
+            _, learned = jvp(pair.g, y, seen)
+            wanted = seen.flatten(1).double() @ gain.T
+            error = (learned.flatten(1).double() - wanted).square().sum()
+            distances.append(error / wanted.square().sum())
+    return torch.stack(distances).to(x)
+
+
+def normalised_noise(
+    pair: object, noise_std: float | Tensor, y_shape: tuple[int, ...]
+) -> Float[Tensor, "*y"]:
+    """The noise of one row of y in the units that the pair's maps work in."""
+    level = torch.as_tensor(noise_std, dtype=torch.float64)
+    if not bool(((level >= 0) & level.isfinite()).all()):
+        raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+    scaler = getattr(pair, "scaler", None) or Scaler()
+    try:
+        return scaler.noise(level, y_shape)
+    except RuntimeError:
+        raise ShapeError(
+            f"noise_std must broadcast to one row of y, shape {y_shape}; got {tuple(level.shape)}"
+        ) from None
+
+
+def _dense(f: RowMap, row: Tensor) -> tuple[Float[Tensor, "m n"], tuple[int, ...]]:
+    """The Jacobian of one row in float64 and the shape of y; a chunk of columns at a time."""
+    n = row.numel()
+    columns = []
+    for basis in torch.eye(n, dtype=row.dtype, device=row.device).split(CHUNK):
+        tangents = basis.reshape(-1, *row.shape[1:])
+        y, pushed = jvp(f, row.repeat_interleave(len(basis), dim=0), tangents)
+        columns.append(pushed.flatten(1).double())
+    return torch.cat(columns).T, tuple(y.shape[1:])
+
+
+def _forward(pair: Pair, x: Tensor, forward: RowMap | None) -> RowMap:
+    if not isinstance(pair, Pair):
+        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_rows("x", x)
+    if forward is None:
+        return pair.f
+    scaler = getattr(pair, "scaler", None) or Scaler()
+    return lambda rows: scaler.normalise(forward(rows)).to(rows)
+
+
+def _draw(
+    x: Tensor,
+    prior: Covariance,
+    noise: Tensor,
+    probes: int,
+    generator: torch.Generator | None,
+) -> tuple[Float[Tensor, "Bk *x"], Float[Tensor, "Bk *y"]]:
+    """Displacements and noise of each row side by side: appended rows leave the others alone."""
+    n, m = x[0].numel(), noise.numel()
+    both = x.new_empty(len(x), n + m)
+    white = draw_probes(both, probes=probes, kind="normal", generator=generator).flatten(0, 1)
+    xi = prior.sqrt(white[:, :n].reshape(-1, *x.shape[1:]))
+    return xi, noise * white[:, n:].reshape(-1, *noise.shape)
+
+
+def _gain(pair: Pair, f: RowMap, x: Tensor, xi: Tensor, eta: Tensor) -> Tensor:
+    """``G (J xi + eta)``."""
+    y, pushed = jvp(f, x, xi)
+    recovered, gained = jvp(pair.g, y, pushed + eta)
+    if recovered.shape != x.shape:
+        raise ShapeError(
+            f"pair.g must return rows of x's shape {tuple(x.shape[1:])}; "
+            f"got {tuple(recovered.shape[1:])}"
+        )
+    return gained

@@ -1,0 +1,182 @@
+"""Error bars from the learned gain: two jvps a draw, calibrated once on data with known answers.
+
+A draw is ``x + k (xi - G (J xi + eta))``: its covariance is ``k^2 P`` with P the Joseph form of
+``noise_aware.py``, which is positive whatever g is. k is the product of
+
+- the pair's ``interval_factor``, one number fitted by ``fit_interval_factor`` on validation data;
+- ``max(1, misfit)`` of the row, the misfit being its residual over the noise level: where the data
+  are not explained, the model that P comes from is wrong by at least that much (the Birge ratio).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
+from deceptron.core.checks import check_count, check_range, check_rows
+from deceptron.core.protocols import RowMap
+from deceptron.geometry.noise_aware import CHUNK, Covariance, gain_errors, normalised_noise
+from deceptron.geometry.trust import into_box
+
+LEVEL = 0.9
+SAMPLES = 32
+# Rows whose draws are held at a time when only their spread is wanted.
+ROWS = 64
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Posterior:
+    """The spread of the answers ``x`` to observations with noise; nothing is drawn until asked.
+
+    Args:
+        pair: maps f and g; its ``interval_factor``, ``bounds`` and ``scaler`` are used if it has
+            them. Without a factor it is 1, and intervals are not calibrated.
+        x: the answers, one a row.
+        prior: covariance of the latents, for example ``problem.prior``.
+        noise_std: of the measurements, physical units.
+        misfit: RMS residual of each row over its noise level, if known.
+        forward: replaces ``pair.f`` under J: latents to physical units, for example the simulator.
+        bounds: box of the latents, by default the pair's.
+    """
+
+    pair: Pair
+    x: Float[Tensor, "B *x"]
+    prior: Covariance
+    noise_std: float | Tensor
+    misfit: Float[Tensor, " B"] | None = None
+    forward: RowMap | None = None
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        check_rows("x", self.x)
+        if self.misfit is not None and self.misfit.shape != self.x.shape[:1]:
+            raise ShapeError(
+                f"misfit must have one entry for each of the {len(self.x)} rows of x; "
+                f"got shape {tuple(self.misfit.shape)}"
+            )
+
+    @classmethod
+    def one_shot(
+        cls, pair: Pair, y: Float[Tensor, "B *y"], *, prior: Covariance, noise_std: float | Tensor
+    ) -> Posterior:
+        """About the answers g(y) in the box, their misfits included; y in physical units."""
+        check_rows("y", y)
+        scaler = getattr(pair, "scaler", None) or Scaler()
+        noise = normalised_noise(pair, noise_std, tuple(y.shape[1:])).to(y)
+        level = torch.hypot(noise, noise.new_tensor(getattr(pair, "surrogate_error", 0.0)))
+        answers, misfits = [], []
+        with torch.no_grad():
+            for rows in y.split(CHUNK):
+                target = scaler.normalise(rows).to(y)
+                x = into_box(pair.g(target), getattr(pair, "bounds", None))
+                residual = (pair.f(x) - target) / level
+                answers.append(x)
+                misfits.append(residual.flatten(1).square().mean(1).sqrt())
+        return cls(
+            pair=pair,
+            x=torch.cat(answers),
+            prior=prior,
+            noise_std=noise_std,
+            misfit=torch.cat(misfits),
+        )
+
+    @property
+    def factor(self) -> float:
+        """The pair's calibration; 1 if it has none."""
+        return float(getattr(self.pair, "interval_factor", None) or 1.0)
+
+    def sample(
+        self, samples: int = SAMPLES, *, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "S B *x"]:
+        """Draws about each row, clipped to the box."""
+        deviations = torch.cat(list(self._deviations(samples, generator)))
+        return self._clip(self.x + deviations.transpose(0, 1))
+
+    def std(
+        self, samples: int = SAMPLES, *, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "B *x"]:
+        """Standard deviation of each component, before clipping, from so many draws."""
+        parts = self._deviations(samples, generator)
+        return torch.cat([part.square().mean(1).sqrt() for part in parts])
+
+    def interval(
+        self,
+        level: float = LEVEL,
+        *,
+        samples: int = SAMPLES,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        """Lower and upper ends, component by component, clipped to the box.
+
+        Calibrated at the level 0.9; other levels scale it as a normal law would.
+        """
+        half = quantile(level, samples) * self.std(samples, generator=generator)
+        return self._clip(self.x - half), self._clip(self.x + half)
+
+    def _deviations(
+        self, samples: int, generator: torch.Generator | None
+    ) -> Iterator[Float[Tensor, "b S *x"]]:
+        check_count("samples", samples)
+        scale = self.x.new_full((len(self.x),), self.factor)
+        if self.misfit is not None:
+            scale = scale * self.misfit.to(self.x).clamp_min(1.0)
+        for x, k in zip(self.x.split(ROWS), scale.split(ROWS), strict=True):
+            errors = gain_errors(
+                self.pair,
+                x,
+                prior=self.prior,
+                noise_std=self.noise_std,
+                probes=samples,
+                generator=generator,
+                forward=self.forward,
+            )
+            yield errors * k.reshape(-1, *(1,) * x.ndim)
+
+    def _clip(self, x: Tensor) -> Tensor:
+        bounds = self.bounds or getattr(self.pair, "bounds", None)
+        rows = into_box(x.reshape(-1, *self.x.shape[1:]), bounds)
+        return rows.reshape(x.shape)
+
+
+def fit_interval_factor(
+    posterior: Posterior,
+    truth: Float[Tensor, "B *x"],
+    *,
+    samples: int = SAMPLES,
+    generator: torch.Generator | None = None,
+) -> float:
+    """What to multiply the bars by so that 90% of the components of ``truth`` lie within them.
+
+    Split conformal calibration with the score ``|truth - x| / std``, pooled over rows and
+    components: the factor is the ceil(0.9 (N + 1))-th smallest of the N scores over the quantile
+    that ``interval`` uses. For observations drawn as these were, the intervals of a fresh row hold
+    90% of its components on average. It says nothing about other observations.
+    """
+    check_rows("truth", truth, tuple(posterior.x.shape[1:]))
+    if len(truth) != len(posterior.x):
+        raise ShapeError(f"truth must have as many rows as x, {len(posterior.x)}; got {len(truth)}")
+    std = posterior.std(samples, generator=generator) / posterior.factor
+    scores = ((truth - posterior.x).abs() / std).flatten()
+    # A component without spread that is right has score 0, not NaN.
+    scores = torch.where(truth.flatten() == posterior.x.flatten(), 0.0, scores)
+    rank = min(math.ceil(LEVEL * (scores.numel() + 1)), scores.numel())
+    factor = float(scores.kthvalue(rank).values) / quantile(LEVEL, samples)
+    if not 0 < factor < math.inf:
+        raise ConfigError(
+            "truth cannot be calibrated against: the 90% quantile of |truth - x| / std must be "
+            f"positive and finite; got {factor}"
+        )
+    return factor
+
+
+def quantile(level: float, samples: int) -> float:
+    """Half-width in standard deviations; Student's, since these come from so many draws."""
+    check_range("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
+    return float(stats.t.ppf(0.5 + level / 2, check_count("samples", samples)))

@@ -1,0 +1,106 @@
+"""Does an observation look like what the pair was trained on? Two round trips tell.
+
+For observations like the training data, the answer ``x = g(y)`` explains y up to noise, and g
+finds it again from ``f(x)``. Where either fails the maps have been taken outside of what they
+learned. Both are compared, as logarithms, with their mean and spread on validation data, and the
+worse one counts. Nothing is learned from shifted data.
+
+An answer can be wrong without any trace in the data: structure that the simulator smooths away
+below the noise is invisible to every test of this kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deceptron.core import Bounds, Box, ConfigError, Pair
+from deceptron.core.checks import check_range, check_rows
+from deceptron.core.trust import SIGNS, Trust
+
+CHUNK = 256
+
+
+def trust(pair: Pair, y: Float[Tensor, "B *y"]) -> Trust:
+    """Per row, whether ``y`` (physical units) is within what the pair knows; f once, g twice.
+
+    The pair must carry a calibration: ``dc.train`` and the models that ship do. A row that is not
+    finite is flagged with an infinite score.
+    """
+    limits = (getattr(pair, "calibration", None) or {}).get("trust")
+    if limits is None:
+        raise ConfigError(
+            "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
+        )
+    parts = round_trips(pair, y)
+    z = _standardised(parts, limits["parts"]) / float(limits["limit"])
+    z = torch.where(z.isfinite(), z, torch.inf)
+    score, index = z.max(1)
+    names = list(parts)
+    return Trust(score, score > 1, parts, [names[k] for k in index.tolist()])
+
+
+def fit_trust(
+    pair: Pair, y: Float[Tensor, "B *y"], *, false_alarms: float = 0.05
+) -> dict[str, Any]:
+    """Limits from observations that are to be trusted, as JSON; this share of them is flagged."""
+    check_range("false_alarms", false_alarms, low=0.0, high=0.5, open_low=True)
+    parts = round_trips(pair, y)
+    found = {}
+    for name, value in parts.items():
+        logs = _logs(value)
+        if len(logs) < 2 or not bool(logs.isfinite().all()):
+            raise ConfigError(f"fit_trust(y=...) needs two or more finite rows; {name} is not")
+        spread = float(logs.std().clamp_min(1e-3))
+        found[name] = {"centre": float(logs.mean()), "spread": spread}
+    worst = _standardised(parts, found).max(1).values
+    # One standard deviation at least: rows that are all alike must not make a limit of zero.
+    return {"parts": found, "limit": max(1.0, float(worst.quantile(1 - false_alarms)))}
+
+
+def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:
+    """RMS of ``f(g(y)) - y``, normalised units, and of ``g(f(x)) - x``, x being g(y) in the box."""
+    if not isinstance(pair, Pair):
+        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_rows("y", y)
+    scaler = getattr(pair, "scaler", None)
+    bounds: Bounds | None = getattr(pair, "bounds", None)
+    parts: dict[str, list[Tensor]] = {name: [] for name in SIGNS}
+    with torch.no_grad():
+        for rows in y.split(CHUNK):
+            target = rows if scaler is None else scaler.normalise(rows).to(rows)
+            x = into_box(pair.g(target), bounds)
+            back = pair.f(x)
+            parts["round_trip"].append(_rms(back - target))
+            parts["latent_round_trip"].append(_rms(pair.g(back) - x))
+    return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def into_box(x: Float[Tensor, "B *x"], bounds: Bounds | None) -> Float[Tensor, "B *x"]:
+    """Rows clipped to the bounds, if there are any."""
+    if bounds is None:
+        return x
+    return Box.parse(bounds, tuple(x.shape[1:]), x).project(x.flatten(1)).reshape(x.shape)
+
+
+def _standardised(
+    parts: Mapping[str, Tensor], limits: Mapping[str, Mapping[str, float]]
+) -> Float[Tensor, "B parts"]:
+    columns = [
+        (_logs(value) - limits[name]["centre"]) / limits[name]["spread"]
+        for name, value in parts.items()
+    ]
+    return torch.stack(columns, dim=1)
+
+
+def _logs(value: Tensor) -> Tensor:
+    # A map that is exact misses by round-off, or by nothing.
+    return value.clamp_min(torch.finfo(value.dtype).eps).log()
+
+
+def _rms(rows: Tensor) -> Tensor:
+    return rows.flatten(1).square().mean(1).sqrt()

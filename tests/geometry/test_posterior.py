@@ -1,0 +1,187 @@
+"""Error bars: spread, calibration and coverage, where the truth is known in closed form."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+import deceptron as dc
+from deceptron.geometry import Posterior, fit_interval_factor
+from deceptron.geometry.posterior import quantile
+from tests.geometry.linear import N, generator, linear_case
+
+
+@pytest.fixture(scope="module")
+def case():
+    return linear_case()
+
+
+def calibrated(pair, factor):
+    pair.provenance["calibration"] = {"interval_factor": factor}
+    return pair
+
+
+def coverage(posterior, truth, samples=64):
+    low, high = posterior.interval(samples=samples, generator=generator(7))
+    return float(((truth >= low) & (truth <= high)).double().mean())
+
+
+def one_shot(case, pair, y, noise=None):
+    noise = case.noise if noise is None else noise
+    return Posterior.one_shot(pair, y, prior=case.prior, noise_std=noise)
+
+
+def test_std_and_draws_are_those_of_the_joseph_form(case):
+    gain = case.best_gain + 0.05
+    posterior = Posterior(
+        pair=case.pair(gain), x=case.prior.mean.expand(3, N), prior=case.prior, noise_std=case.noise
+    )
+    wanted = case.covariance_of(gain).diagonal().sqrt().expand(3, N)
+    torch.testing.assert_close(
+        posterior.std(5000, generator=generator()), wanted, rtol=0.05, atol=0
+    )
+    draws = posterior.sample(5000, generator=generator())
+    assert draws.shape == (5000, 3, N)
+    torch.testing.assert_close(draws.std(0), wanted, rtol=0.05, atol=0)
+    assert float(((draws.mean(0) - posterior.x) / wanted).abs().max()) < 0.06
+
+
+def test_bars_of_the_best_gain_cover_without_calibration(case):
+    """In the linear Gaussian case P is the truth: 90% intervals hold 90%."""
+    x, y = case.observe(600, seed=11)
+    posterior = one_shot(case, case.pair(case.best_gain), y)
+    # The misfit of a row scatters about one and only ever widens: leave it out here.
+    plain = Posterior(pair=posterior.pair, x=posterior.x, prior=case.prior, noise_std=case.noise)
+    assert coverage(plain, x) == pytest.approx(0.9, abs=0.02)
+    assert fit_interval_factor(plain, x, samples=64, generator=generator()) == pytest.approx(
+        1.0, abs=0.05
+    )
+
+
+@pytest.mark.parametrize("samples", [4, 16, 64])
+def test_one_factor_mends_bars_that_are_too_narrow(case, samples):
+    """Half the noise is claimed; the factor holds for any number of draws (Student's law)."""
+    pair = case.pair(case.best_gain)
+    x, y = case.observe(600, seed=1)
+    raw = one_shot(case, pair, y, case.noise / 2)
+    assert coverage(raw, x) < 0.89
+    factor = fit_interval_factor(raw, x, samples=samples, generator=generator())
+    fresh, seen = case.observe(600, seed=2)
+    mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 2)
+    assert mended.factor == factor
+    assert coverage(mended, fresh) == pytest.approx(0.9, abs=0.025)
+
+
+def test_the_factor_is_the_conformal_quantile_of_the_scores(case):
+    pair = case.pair(case.best_gain)
+    x, y = case.observe(20, seed=1)
+    posterior = one_shot(case, pair, y)
+    factor = fit_interval_factor(posterior, x, samples=8, generator=generator())
+    std = posterior.std(8, generator=generator())
+    scores = sorted(((x - posterior.x).abs() / std).flatten().tolist())
+    rank = math.ceil(0.9 * (len(scores) + 1))
+    assert factor == pytest.approx(scores[rank - 1] / stats.t.ppf(0.95, 8))
+    # Calibrating again a pair that has a factor finds the same one.
+    again = fit_interval_factor(
+        one_shot(case, calibrated(pair, 3.0), y), x, samples=8, generator=generator()
+    )
+    assert again == pytest.approx(factor)
+
+
+def test_bars_widen_where_the_data_are_not_explained(case):
+    x = case.prior.mean.expand(3, N)
+    arguments = {"pair": case.pair(case.best_gain), "x": x}
+    arguments |= {"prior": case.prior, "noise_std": case.noise}
+    plain = Posterior(**arguments).std(generator=generator())
+    misfit = torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
+    wide = Posterior(**arguments, misfit=misfit).std(generator=generator())
+    torch.testing.assert_close(
+        wide / plain, torch.tensor([[1.0], [1.0], [4.0]]).expand(3, N).double()
+    )
+
+
+def test_one_shot_measures_the_misfit_in_units_of_the_noise(case):
+    pair = case.pair(case.best_gain)
+    _, y = case.observe(4, seed=5)
+    posterior = one_shot(case, pair, y)
+    residual = (pair.f(posterior.x) - case.scaler.normalise(y)) / case.normalised_noise
+    torch.testing.assert_close(posterior.misfit, residual.square().mean(1).sqrt())
+    pair.provenance["validation"] = {"forward": {"val_task": 4.0}}
+    weaker = one_shot(case, pair, y)
+    level = torch.hypot(case.normalised_noise, torch.tensor(2.0, dtype=torch.float64))
+    residual = residual * case.normalised_noise / level
+    torch.testing.assert_close(weaker.misfit, residual.square().mean(1).sqrt())
+
+
+def test_intervals_and_draws_stay_in_the_box(case):
+    """Clipping loses no coverage: the truth lies in the box too."""
+    pair = case.pair(case.best_gain, bounds=(0.0, 3.0))
+    x, y = case.observe(200, seed=3)
+    x = x.clamp(0, 3)
+    y = (
+        x @ case.matrix.T
+        + (y - y.mean(0)) * 0
+        + case.noise * torch.randn(y.shape, dtype=y.dtype, generator=generator(2))
+    )
+    posterior = one_shot(case, pair, y)
+    low, high = posterior.interval(generator=generator())
+    assert float(low.min()) >= 0
+    assert float(high.max()) <= 3
+    assert bool((low <= posterior.x).all() & (posterior.x <= high).all())
+    open_ended = Posterior(
+        pair=pair,
+        x=posterior.x,
+        prior=case.prior,
+        noise_std=case.noise,
+        misfit=posterior.misfit,
+        bounds=(-math.inf, math.inf),
+    )
+    below, above = open_ended.interval(generator=generator())
+    inside, wider = ((x >= a) & (x <= b) for a, b in ((low, high), (below, above)))
+    assert torch.equal(inside, wider)
+    draws = posterior.sample(16, generator=generator())
+    assert float(draws.min()) >= 0
+    assert float(draws.max()) <= 3
+
+
+def test_rows_in_pieces_give_what_all_rows_give(case, monkeypatch):
+    _, y = case.observe(9, seed=3)
+    pair = case.pair(case.best_gain)
+    whole = one_shot(case, pair, y).std(16, generator=generator())
+    first = one_shot(case, pair, y[:5]).std(16, generator=generator())
+    torch.testing.assert_close(whole[:5], first)
+    monkeypatch.setattr("deceptron.geometry.noise_aware.CHUNK", 7)
+    torch.testing.assert_close(whole, one_shot(case, pair, y).std(16, generator=generator()))
+
+
+def test_solution_draws_when_asked(case):
+    pair = case.pair(case.best_gain)
+    _, y = case.observe(3, seed=3)
+    solution = dc.solve(pair, y, method="one-shot")
+    bare = type(solution)(**{**vars(solution), "error_bars": None})
+    with pytest.raises(dc.ConfigError, match=r"dc.solve\(prior=..., noise_std=...\)"):
+        _ = bare.std
+    posterior = one_shot(case, pair, y)
+    knowing = type(solution)(**{**vars(solution), "error_bars": posterior})
+    torch.testing.assert_close(knowing.std, posterior.std(32, generator=generator()))
+    low, high = knowing.interval()
+    torch.testing.assert_close(high - low, 2 * quantile(0.9, 32) * knowing.std)
+    assert knowing.posterior(samples=5, generator=generator()).shape == (5, 3, N)
+    a, b = (knowing.posterior(samples=5, generator=generator(4)) for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_mistakes(case):
+    pair, x = case.pair(case.best_gain), case.prior.mean.expand(2, N)
+    posterior = Posterior(pair=pair, x=x, prior=case.prior, noise_std=1.0)
+    with pytest.raises(dc.ConfigError, match="samples must be an integer >= 1; got 0"):
+        posterior.std(0)
+    with pytest.raises(dc.ConfigError, match=r"level must lie in \(0, 1\); got 90"):
+        posterior.interval(90)
+    with pytest.raises(dc.ShapeError, match="one entry for each of the 2 rows"):
+        Posterior(pair=pair, x=x, prior=case.prior, noise_std=1.0, misfit=torch.ones(3))
+    with pytest.raises(dc.ShapeError, match="truth must have as many rows as x, 2; got 3"):
+        fit_interval_factor(posterior, torch.zeros(3, N))
+    with pytest.raises(dc.ConfigError, match="positive and finite; got 0"):
+        fit_interval_factor(posterior, x)

@@ -1,0 +1,131 @@
+"""Round trips, their limits and what is said about rows beyond them."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.geometry import fit_trust, round_trips, trust
+from tests.geometry.linear import generator, linear_case
+
+
+@pytest.fixture(scope="module")
+def case():
+    return linear_case()
+
+
+@pytest.fixture(scope="module")
+def pair(case):
+    pair = case.pair(case.best_gain)
+    _, y = case.observe(2000, seed=1)
+    pair.provenance["calibration"] = {"trust": fit_trust(pair, y)}
+    return pair
+
+
+def test_round_trips_are_what_they_are_called(case):
+    pair = case.pair(0.9 * case.best_gain, bounds=(-1.0, 4.0))
+    _, y = case.observe(5, seed=2)
+    parts = round_trips(pair, y)
+    target = (y - case.scaler.shift) / case.scaler.scale
+    x = pair.g(target).clamp(-1, 4)
+    back = pair.f(x)
+    torch.testing.assert_close(parts["round_trip"], (back - target).square().mean(1).sqrt())
+    torch.testing.assert_close(
+        parts["latent_round_trip"], (pair.g(back) - x).square().mean(1).sqrt()
+    )
+
+
+def test_observations_like_the_calibration_data_are_flagged_at_the_stated_rate(case, pair):
+    _, y = case.observe(2000, seed=9)
+    assert float(trust(pair, y).flag.double().mean()) == pytest.approx(0.05, abs=0.02)
+
+
+def test_the_score_by_hand(case, pair):
+    _, y = case.observe(4, seed=9)
+    found, limits = trust(pair, y), pair.calibration["trust"]
+    parts = round_trips(pair, y)
+    z = torch.stack(
+        [
+            (parts[name].log() - entry["centre"]) / entry["spread"]
+            for name, entry in limits["parts"].items()
+        ]
+    )
+    torch.testing.assert_close(found.score, z.max(0).values / limits["limit"])
+    assert torch.equal(found.flag, found.score > 1)
+
+
+@pytest.mark.parametrize("change", ["noise", "units"])
+def test_strange_observations_are_flagged_and_spoken_of(case, pair, change):
+    _, y = case.observe(20, seed=5)
+    white = torch.randn(y.shape, dtype=y.dtype, generator=generator())
+    strange = y + 20 * case.noise * white if change == "noise" else 100 * y
+    found = trust(pair, strange)
+    assert bool(found.flag.all())
+    warning = found.warning
+    assert warning.startswith("20 of 20 observations do not look like what the pair was trained on")
+    assert f"row {int(found.score.argmax())} most" in warning
+    assert "forward=" in warning
+
+
+def test_rows_are_judged_alone_and_nan_is_not_trusted(case, pair):
+    _, y = case.observe(6, seed=5)
+    spoiled = y.clone()
+    spoiled[2, 1] = torch.nan
+    found, clean = trust(pair, spoiled), trust(pair, y)
+    assert bool(found.flag[2])
+    assert found.score[2] == torch.inf
+    others = [0, 1, 3, 4, 5]
+    torch.testing.assert_close(found.score[others], clean.score[others])
+    torch.testing.assert_close(trust(pair, y[:1]).score, clean.score[:1])
+
+
+def test_nothing_to_say_about_ordinary_rows(case, pair):
+    _, y = case.observe(50, seed=5)
+    found = trust(pair, y)
+    good = y[~found.flag]
+    assert trust(pair, good).warning is None
+    assert repr(trust(pair, good)).startswith(f"Trust(0 of {len(good)} flagged")
+
+
+def test_the_calibration_survives_a_file(case, pair, tmp_path):
+    pair.provenance["calibration"]["interval_factor"] = 1.25
+    path = dc.save(pair, tmp_path / "pair.safetensors")
+    loaded = dc.load(path, forward=nn.Linear(5, 7).double(), reverse=nn.Linear(7, 5).double())
+    assert loaded.calibration == json.loads(json.dumps(pair.calibration))
+    assert loaded.interval_factor == 1.25
+    _, y = case.observe(10, seed=5)
+    torch.testing.assert_close(trust(loaded, y).score, trust(pair, y).score)
+
+
+def test_an_exact_inverse_can_be_calibrated():
+    """Its round trips miss by round-off; anything larger is strange."""
+    pair = dc.Deceptron(nn.Identity(), nn.Identity(), bounds=(0.0, 1.0))
+    y = torch.rand(50, 4, generator=generator())
+    pair.provenance["calibration"] = {"trust": fit_trust(pair, y)}
+    assert not bool(trust(pair, y).flag.any())
+    assert bool(trust(pair, y + 1).flag.all())
+
+
+def test_solution_judges_when_asked(case, pair):
+    _, y = case.observe(3, seed=3)
+    solution = dc.solve(pair, y, method="one-shot")
+    knowing = type(solution)(**{**vars(solution), "judge": lambda: trust(pair, y)})
+    torch.testing.assert_close(knowing.trust.score, trust(pair, y).score)
+    assert knowing.trust is knowing.trust
+    with pytest.raises(dc.ConfigError, match="trust needs a calibrated pair"):
+        _ = type(solution)(**{**vars(solution), "judge": None}).trust
+
+
+def test_mistakes(case):
+    _, y = case.observe(3, seed=3)
+    bare = case.pair(case.best_gain)
+    assert bare.calibration == {}
+    assert bare.interval_factor is None
+    with pytest.raises(dc.ConfigError, match="must have been calibrated"):
+        trust(bare, y)
+    with pytest.raises(dc.ConfigError, match=r"false_alarms must lie in \(0, 0.5\]; got 0.9"):
+        fit_trust(bare, y, false_alarms=0.9)
+    with pytest.raises(dc.ConfigError, match="two or more finite rows"):
+        fit_trust(bare, y[:1])
