@@ -154,7 +154,11 @@ SOLVERS: dict[str, Solver] = {
     "lm": Solver(_published("lm"), "paper", "Levenberg-Marquardt, the paper's settings"),
     "l-bfgs": Solver(_published("l-bfgs"), "paper", "L-BFGS, the paper's settings"),
     "d-ipg-tuned": Solver(
-        methods.d_ipg, "noise", "Algorithm 1, stopped at the noise level", uses_reverse=True
+        methods.d_ipg,
+        "noise",
+        "Algorithm 1, stopped at the noise level",
+        uses_reverse=True,
+        limit=OTHER_ITERATIONS,
     ),
     "gn-tuned": Solver(
         _truncated_gn, "noise", "Gauss-Newton, CG truncated at 30 steps", limit=TUNED_ITERATIONS
