@@ -12,7 +12,6 @@ from deceptron.study.names import PROBE_COUNTS, SETS, STEP_SIZES
 _PROBES = tuple(f"paper-probes-{count}" for count in PROBE_COUNTS)
 _STEP_SIZES = tuple(f"d-ipg a={size:g}" for size in STEP_SIZES)
 _D_IPG = ("one-shot", "wiener", "d-ipg", "d-ipg-free")
-_PAPER_CLASSICS = ("gd", "gn", "lm", "l-bfgs")
 _TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
 _OTHER_SEEDS = (8, 9)
 _BRANCHES = ("standard-plain", "paper", "paper-plain")
@@ -28,8 +27,11 @@ def quick() -> Study:
         blocks=(
             Block(methods=(*_D_IPG, "d-ipg-tuned"), instances=8, sets=SETS, max_iterations=steps),
             Block(methods=_D_IPG, models=_BRANCHES, instances=8, max_iterations=steps),
-            Block(methods=(*_PAPER_CLASSICS, *_TUNED, "guarded"), instances=few, max_iterations=6),
-            Block(methods=_PAPER_CLASSICS, models=("paper",), instances=few, max_iterations=6),
+            Block(methods=("gd", "l-bfgs", *_TUNED, "guarded"), instances=few, max_iterations=6),
+            Block(methods=("gd", "l-bfgs"), models=("paper",), instances=few, max_iterations=6),
+            Block(
+                methods=("gn", "lm"), models=("standard", "paper"), instances=2, max_iterations=4
+            ),
             Block(methods=("lm-true", "guarded-true", "gn-prior"), instances=2, max_iterations=3),
             Block(
                 problems=(PROBE_PROBLEM,),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deceptron.core.errors import ConfigError, DeceptronError, unknown_name
-from deceptron.study.grid import AXES, Block, Study
+from deceptron.study.grid import KNOWN, Block, Study
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,12 +69,12 @@ def _block(entry: dict[str, Any], source: _Source) -> Block:
     for key, value in entry.items():
         if key not in _BLOCK:
             raise source.error(unknown_name("setting of a block", key, _BLOCK), key)
-        if key in AXES or key == "seeds":
+        if key in KNOWN or key == "seeds":
             if not isinstance(value, list) or not value:
                 raise source.error(ConfigError(f"{key} must be a non-empty list"), key)
-            for name in value if key in AXES else ():
-                if name not in AXES[key]:
-                    error = unknown_name(key.removesuffix("s"), name, AXES[key])
+            for name in value if key in KNOWN else ():
+                if name not in KNOWN[key]:
+                    error = unknown_name(key.removesuffix("s"), name, KNOWN[key])
                     raise source.error(error, key, str(name))
     for key in ("methods", "instances"):
         if key not in entry:

@@ -16,7 +16,7 @@ from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
 from deceptron.study.solving import FIELDS
 
 PROBE_PROBLEM = "allen-cahn-2d"
-AXES: dict[str, tuple[str, ...]] = {
+KNOWN: dict[str, tuple[str, ...]] = {
     "problems": PROBLEMS,
     "sets": SETS,
     "models": MODELS,
@@ -41,7 +41,7 @@ class Block:
     max_iterations: int | None = None
 
     def __post_init__(self) -> None:
-        for axis, known in AXES.items():
+        for axis, known in KNOWN.items():
             for name in _names(axis, getattr(self, axis)):
                 if name not in known:
                     raise unknown_name(axis.removesuffix("s"), name, known)
@@ -114,7 +114,7 @@ class Study:
             held = [name for block in self.blocks for name in getattr(block, axis)]
             for name in chosen or ():
                 if name not in held:
-                    known = AXES.get(axis) or tuple(map(str, dict.fromkeys(held)))
+                    known = KNOWN.get(axis) or tuple(map(str, dict.fromkeys(held)))
                     if name in known:
                         raise ConfigError(f"study {self.name!r} has no {axis[:-1]} {name!r}")
                     raise unknown_name(axis.removesuffix("s"), name, known)

@@ -50,7 +50,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     settings = chosen.settings(problem, noise_std=noise_std, max_iterations=cell.max_iterations)
     x, y = split.x[: cell.instances], split.y[: cell.instances]
     parts = [
-        _Part(cell, first, pair, truth, observed, settings)
+        _Part(cell, first, chosen, pair, truth, observed, settings)
         for first, truth, observed in zip(
             range(0, len(x), ROWS), x.split(ROWS), y.split(ROWS), strict=True
         )
@@ -62,7 +62,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     instances["true_residual"] = _numbers(_rms(predicted))
     instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
     instances["rjcp"] = _composition(chosen, pair, answers)
-    latency = _latency(pair, y, settings)
+    latency = _latency(chosen, pair, y, settings)
     return CellResult(
         instances[list(INSTANCES)],
         steps[list(STEPS)],
@@ -82,6 +82,7 @@ class _Part:
         self,
         cell: Cell,
         first: int,
+        chosen: Solver,
         pair: Deceptron,
         x: Tensor,
         y: Tensor,
@@ -89,7 +90,7 @@ class _Part:
     ) -> None:
         self._cell, self._first, self._x = cell, first, x
         self._seen: list[dict[str, NDArray[Any]]] = []
-        self.solution: Solution = solve(pair, y, callback=self._watch, **settings)
+        self.solution = _solve(chosen, pair, y, callback=self._watch, **settings)
 
     def _watch(self, number: int, snapshot: Snapshot) -> None:
         moved = snapshot.accepted
@@ -171,9 +172,15 @@ class _Part:
         return table.assign(**axes, instance=self._first + table.pop("row"))
 
 
-def _latency(pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
+def _solve(chosen: Solver, pair: Deceptron, y: Tensor, **settings: Any) -> Solution:
+    x0 = solve(pair, y, method="wiener").x if chosen.start == "wiener" else None
+    return solve(pair, y, x0=x0, **settings)
+
+
+def _latency(chosen: Solver, pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
     """Median seconds of instances solved one at a time, without records."""
-    alone = [solve(pair, row, history=False, **settings) for row in y[:SINGLES].split(1)]
+    rows = y[:SINGLES].split(1)
+    alone = [_solve(chosen, pair, row, history=False, **settings) for row in rows]
     return statistics.median(solution.seconds for solution in alone)
 
 

@@ -22,7 +22,7 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,7 +30,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.core.files import replacing
+from deceptron.core.files import replacing, take_lock
 from deceptron.train.loop import COLUMNS, Row, StageState
 from deceptron.train.settings import (
     FORMAT,
@@ -53,16 +53,20 @@ class RunFolder:
         self._checkpoints = path / "checkpoints"
         self._digest = digest(config)
         self._metrics: TextIO | None = None
-        self._lock: int | None = None
+        self._lock: IO[bytes] | None = None
 
     def open(self, *, resume: bool, device: torch.device) -> None:
         """Take the folder for this run: new, or one with the same settings."""
         try:
             self._checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = _take_lock(self.path)
+            self._lock = take_lock(self.path)
             for folder in (self.path, self._checkpoints):
                 for litter in folder.glob(".*.partial*"):
                     litter.unlink(missing_ok=True)
+        except BlockingIOError:
+            raise ConfigError(
+                f"out={str(self.path)!r} is in use by another training process"
+            ) from None
         except OSError as error:
             raise _cannot(self.path, error) from error
         config = self.path / "config.json"
@@ -83,7 +87,7 @@ class RunFolder:
             self._metrics.close()
             self._metrics = None
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
 
     def file(self, name: str) -> Path:
@@ -243,21 +247,6 @@ def _check_same(path: Path, wanted: Config) -> Config:
             f"{new!r}; choose another folder"
         )
     return found
-
-
-def _take_lock(folder: Path) -> int | None:
-    """Two processes in one folder would take turns at spoiling it; the system drops a dead lock."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return None
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise ConfigError(f"out={str(folder)!r} is in use by another training process") from None
-    return handle
 
 
 def _write(path: Path, content: bytes) -> None:
