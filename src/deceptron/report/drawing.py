@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from deceptron.core.errors import ConfigError
@@ -37,24 +38,43 @@ def is_signed(value: Tensor) -> bool:
     return bool(value.min() < -0.1 * value.max())
 
 
-def draw_field(figure: Figure, axis: Any, value: Tensor, scale: Tensor, signed: bool) -> None:
-    """A line or an image of ``value`` in the colour range of ``scale``; ``signed`` centres zero."""
+def draw_field(
+    figure: Figure, axis: Any, value: Tensor, scale: Tensor, signed: bool, *, bar: bool = True
+) -> Any:
+    """A line or an image of ``value`` in the colour range of ``scale``; ``signed`` centres zero.
+
+    Returns the image, None for a line; ``bar`` puts its colour bar beside it.
+    """
     axis.tick_params(labelsize=7)
     if value.ndim < 2:
         axis.plot(value.numpy(), linewidth=1.2)
         axis.margins(x=0)
-        return
+        return None
     largest = float(scale.abs().max())
     low, high = (-largest, largest) if signed else (float(scale.min()), float(scale.max()))
-    image = axis.imshow(value.numpy(), cmap="RdBu_r" if signed else "viridis", vmin=low, vmax=high)
+    colors = "RdBu_r" if signed else "viridis"
+    # "none" keeps the field's own pixels in a PDF instead of a magnified copy.
+    image = axis.imshow(value.numpy(), cmap=colors, vmin=low, vmax=high, interpolation="none")
     axis.set_xticks([])
     axis.set_yticks([])
-    bar = figure.colorbar(image, ax=axis, shrink=0.85)
-    bar.ax.tick_params(labelsize=7)
+    if bar:
+        figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
+    return image
 
 
-def write_figure(figure: Figure, path: Path) -> Path:
-    """Write the picture; the file appears whole or not at all."""
+def write_figure(figure: Figure, path: Path, *, dpi: int = 80) -> Path:
+    """Write the picture; the file appears whole or not at all, and holds no date."""
+    dated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=80)
+        figure.savefig(temporary, dpi=dpi, metadata=dated.get(path.suffix.lower()))
+        if path.suffix.lower() == ".png":
+            _shrink(temporary)
     return path
+
+
+def _shrink(png: Path) -> None:
+    """Keep 256 colours, which no reader tells from all of them, in a third of the bytes."""
+    with Image.open(png) as image:
+        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        density = image.info.get("dpi")
+    reduced.save(png, optimize=True, **({} if density is None else {"dpi": density}))

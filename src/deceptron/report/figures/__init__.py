@@ -1,0 +1,94 @@
+"""Every figure of the paper and two of our own, from the records of a study alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib import rc_context
+
+from deceptron.report.drawing import write_figure
+from deceptron.report.figures.fields import reconstructions
+from deceptron.report.figures.geometry import cosine_spectrum, reproducibility
+from deceptron.report.figures.hyperparameters import hyperparameters
+from deceptron.report.figures.mechanism import mechanism
+from deceptron.report.figures.performance import profiles, representative
+from deceptron.report.figures.reliability import reliability
+from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw
+from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.shift import against_paper, shift
+from deceptron.report.figures.style import FAMILIES, RC
+from deceptron.study.records import Records
+
+__all__ = ["Figure", "draw_all"]
+
+DPI = 150
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure on disk; ``missing`` says in a sentence why there is none."""
+
+    name: str
+    title: str
+    caption: str
+    png: Path | None
+    pdf: Path | None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A figure to be drawn; ``families`` are the models it is drawn for, one picture each."""
+
+    name: str
+    title: str
+    draw: Callable[[Shelf], Drawing]
+    families: tuple[str, ...] = FAMILIES
+
+
+PLANS = (
+    Plan("performance", "Representative performance (Figure 1)", representative),
+    Plan("mechanism", "Mechanism on Allen-Cahn (Figure 2)", mechanism),
+    Plan("reliability", "Reliability matrix (Figure 3)", reliability),
+    Plan("profiles", "Profiles over all problems (Figure 4)", profiles),
+    Plan("cosine", "Cosine spectrum (Figure 5)", cosine_spectrum),
+    Plan("reproducibility", "Reproducibility (Figure 6)", reproducibility),
+    Plan("hyperparameters", "Hyper-parameters on Allen-Cahn (Figure 7)", hyperparameters),
+    Plan("reconstructions", "Reconstructions (Figure 8)", reconstructions),
+    Plan("shift", "Off distribution", shift, ("standard",)),
+    Plan("against-paper", "Published errors and ours", against_paper, ("standard",)),
+)
+
+
+def draw_all(records: Records, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
+    """Write every figure as PNG and PDF into ``folder``; ``small`` marks small samples as such."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    shelf = Shelf.of(records, FAMILIES[0])
+    with rc_context(rc=RC):
+        return [_drawn(plan, shelf.turn(family), target, small) for plan, family in _planned()]
+
+
+def _planned() -> Iterator[tuple[Plan, str]]:
+    for plan in PLANS:
+        for family in plan.families:
+            yield plan, family
+
+
+def _drawn(plan: Plan, shelf: Shelf, folder: Path, small: bool) -> Figure:
+    several = len(plan.families) > 1
+    name = f"{plan.name}-{shelf.family}" if several else plan.name
+    title = f"{plan.title}, {shelf.family} models" if several else plan.title
+    try:
+        drawing = plan.draw(shelf)
+    except NothingToDraw as reason:
+        return Figure(name, title, "", None, None, f"{title}: {reason}.")
+    if small:
+        drawing.figure.suptitle("small sample", x=0.995, ha="right", fontsize=6, color="0.4")
+    png = write_figure(drawing.figure, folder / f"{name}.png", dpi=DPI)
+    drawing.figure.set_layout_engine("none")  # keeps the places it has found
+    pdf = write_figure(drawing.figure, folder / f"{name}.pdf")
+    return Figure(name, title, f"{drawing.caption} {SMALL}" if small else drawing.caption, png, pdf)

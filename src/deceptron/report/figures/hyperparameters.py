@@ -1,0 +1,165 @@
+"""Figure 7 of the paper: number of JCP probes and first step size, on Allen-Cahn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from deceptron.report.figures.sheet import (
+    RMSE_RULE,
+    Drawing,
+    NothingToDraw,
+    caption,
+    legend_below,
+    log_scale,
+    models_used,
+    say,
+    step_axis,
+    trial_count,
+)
+from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.style import (
+    BLUE,
+    DIPG,
+    DIRECT,
+    GREEN,
+    ORANGE,
+    PAGE,
+    PLAIN,
+    VERMILION,
+    Series,
+)
+from deceptron.study.names import PROBE_COUNTS, STEP_SIZES
+from deceptron.study.statistics import Interval, rate_interval, succeeded
+
+PROBLEM = "allen-cahn-2d"
+# Step size 1 is d-ipg itself and keeps its colour.
+STEPS: tuple[Series, ...] = tuple(
+    DIPG
+    if size == 1.0
+    else replace(
+        DIPG, label=f"d-ipg a={size:g}", method=f"d-ipg a={size:g}", color=color, width=1.2
+    )
+    for size, color in zip(
+        sorted((1.0, *STEP_SIZES)), (ORANGE, GREEN, BLUE, VERMILION), strict=True
+    )
+)
+
+
+def hyperparameters(shelf: Shelf) -> Drawing:
+    """Success and RJCP by probe count; trajectories and success by step size."""
+    shown = [s for s in STEPS if len(shelf.instances(PROBLEM, s))]
+    counts = [k for k in PROBE_COUNTS if len(_probed(shelf, k).instances(PROBLEM, DIPG))]
+    if not shown and not counts:
+        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family} on {PROBLEM}")
+    figure = Figure(figsize=(PAGE, 4.2), layout="constrained")
+    axes = figure.subplots(2, 2)
+    axes[0][0].set_title("(a) success by number of probes")
+    axes[1][0].set_title("(b) RJCP by number of probes")
+    axes[0][1].set_title("(c) trajectories by step size")
+    axes[1][1].set_title("(d) success by step size")
+    if counts:
+        _probe_success(axes[0][0], shelf, counts)
+        _probe_rjcp(axes[1][0], shelf, counts)
+    else:
+        for axis in axes[:, 0]:
+            say(axis, f"the probe count was not varied with the preset {shelf.family}")
+    if len(shown) > 1:
+        _step_paths(axes[0][1], shelf, shown)
+        _step_success(axes[1][1], shelf, shown)
+    else:
+        for axis in axes[:, 1]:
+            say(axis, f"the step size was not varied with the preset {shelf.family}")
+    legend_below(figure, axes.flat, columns=4)
+    return Drawing(
+        figure,
+        caption(
+            "Allen-Cahn in two dimensions. (a, b) d-ipg on pairs whose last stage used k probes",
+            "for JCP; the dotted line is the pair without JCP, which has none. (c) Mean RMSE over",
+            "that at the start (a trial that has ended keeps its last value) and (d) success, by",
+            "the first step size a. Bars are 95% intervals.",
+            RMSE_RULE,
+            f"d-ipg: {trial_count(shelf, [PROBLEM], DIPG)}.",
+            models_used(shelf),
+        ),
+    )
+
+
+def _probed(shelf: Shelf, count: int) -> Shelf:
+    return shelf.turn(f"{shelf.family}-probes-{count}")
+
+
+def _success(shelf: Shelf, series: Series) -> Interval:
+    return rate_interval(succeeded(shelf.instances(PROBLEM, series), "rmse"))
+
+
+def _levels(axis: Axes, shelf: Shelf, series: tuple[Series, ...]) -> None:
+    """Success rates that do not depend on what the panel varies."""
+    for one in series:
+        rate = _success(shelf, one)
+        if rate.count:
+            axis.axhline(rate.value, **one.look())
+
+
+def _rates(axis: Axes) -> None:
+    axis.set_ylim(-0.04, 1.04)
+    axis.set_ylabel("success rate")
+
+
+def _probe_success(axis: Axes, shelf: Shelf, counts: list[int]) -> None:
+    rates = [_success(_probed(shelf, k), DIPG) for k in counts]
+    values = np.array([rate.value for rate in rates])
+    ends = np.abs([[r.value - r.low, r.high - r.value] for r in rates]).T
+    axis.errorbar(counts, values, yerr=ends, capsize=2, elinewidth=0.8, **DIPG.look(marker=True))
+    _levels(axis, shelf, (PLAIN, *DIRECT))
+    _rates(axis)
+    _probe_axis(axis, counts)
+
+
+def _probe_rjcp(axis: Axes, shelf: Shelf, counts: list[int]) -> None:
+    values = [_probed(shelf, k).rjcp(PROBLEM, DIPG) for k in counts]
+    axis.plot(counts, values, **DIPG.look(marker=True))
+    plain = shelf.rjcp(PROBLEM, PLAIN)
+    if np.isfinite(plain):
+        axis.axhline(plain, **PLAIN.look())
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("RJCP")
+    _probe_axis(axis, counts)
+
+
+def _probe_axis(axis: Axes, counts: list[int]) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [str(k) for k in counts])
+    axis.set_xlabel("probes k")
+
+
+def _step_paths(axis: Axes, shelf: Shelf, shown: list[Series]) -> None:
+    start = shelf.instances(PROBLEM, DIPG)["rmse_start"]
+    for series in shown:
+        paths = shelf.paths(PROBLEM, series, "rmse").ffill(axis=1)
+        if len(paths):
+            mean = paths.div(paths[0], axis=0).mean()
+            axis.plot(mean.index, mean, **series.look())
+    for series in DIRECT:
+        level = (shelf.instances(PROBLEM, series)["rmse"] / start).mean()
+        if np.isfinite(level):
+            axis.axhline(level, **series.look())
+    log_scale(axis, "y")
+    axis.set_ylabel(r"mean $\mathrm{RMSE}_t\,/\,\mathrm{RMSE}_0$")
+    step_axis(axis)
+
+
+def _step_success(axis: Axes, shelf: Shelf, shown: list[Series]) -> None:
+    for place, series in enumerate(shown):
+        rate = _success(shelf, series)
+        ends = np.abs([[rate.value - rate.low], [rate.high - rate.value]])
+        axis.bar(place, rate.value, yerr=ends, color=series.color, width=0.6, capsize=2)
+    _levels(axis, shelf, DIRECT)
+    sizes = ["1" if s is DIPG else s.method.partition("=")[2] for s in shown]
+    axis.set_xticks(range(len(shown)), sizes)
+    axis.set_xlabel("first step size a")
+    axis.grid(False, axis="x")
+    _rates(axis)

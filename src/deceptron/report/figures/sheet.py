@@ -1,0 +1,159 @@
+"""What every figure shares: axes in plain numbers, words for what is missing, captions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.style import Series
+
+SMALL = "Small sample: too few instances to conclude anything from."
+RMSE_RULE = (
+    "Success rule rmse: RMSE <= 0.10, heat-1d 0.20 "
+    "(the paper publishes only the threshold of allen-cahn-2d, 0.10)."
+)
+RESIDUAL_RULE = "Success rule residual: solved once r_t / r_0 <= 0.30, r_0 the residual at x = 0."
+
+
+class NothingToDraw(Exception):
+    """The sentence that stands where the figure would."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture and the text below it."""
+
+    figure: Figure
+    caption: str
+
+
+def say(axis: Axes, sentence: str) -> None:
+    """Words in place of a panel."""
+    axis.grid(False)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+    inches = axis.get_window_extent().transformed(axis.figure.dpi_scale_trans.inverted()).width
+    axis.text(
+        0.5,
+        0.5,
+        fill(sentence, max(16, int(13 * inches))),
+        transform=axis.transAxes,
+        ha="center",
+        va="center",
+        color="0.35",
+        fontsize=6.5,
+    )
+
+
+def legend_below(figure: Figure, axes: Iterable[Axes], *, columns: int) -> None:
+    """One legend for all axes, outside of the data; each label once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+
+
+def log_scale(axes: Axes, name: Literal["x", "y"]) -> None:
+    """Logarithmic, with ticks in plain numbers and room for at least one of them."""
+    axes.set(**{f"{name}scale": "log"})
+    low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
+    if high < 3 * low:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(3), middle * math.sqrt(3)
+        axes.set(**{f"{name}lim": (low, high)})
+    decades = math.log10(high / low)
+    steps = (1, 2, 5) if decades < 1.6 else (1, 3) if decades < 2.4 else (1,)
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=steps, numticks=7 if decades > 2.4 else 12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+
+
+def step_axis(axis: Axes) -> None:
+    """Accepted steps along x."""
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axis.set_xlabel("accepted steps t")
+
+
+def plain(value: float) -> str:
+    """0.001 to 1000 in digits, beyond as a power of ten."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:g}"
+    exponent = math.floor(math.log10(abs(value)) + 1e-9)
+    digit = value / 10**exponent
+    head = "" if abs(digit - 1) < 1e-6 else rf"{digit:.2g}\times"
+    return rf"${head}10^{{{exponent}}}$"
+
+
+def duration(seconds: float) -> str:
+    """A time in two digits and its unit."""
+    if not math.isfinite(seconds):
+        return "–"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.995 * scale or unit == "µs":
+            value = seconds / scale
+            return f"{value:.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"
+    raise AssertionError
+
+
+def trial_count(shelf: Shelf, problems: Sequence[str], series: Series, on: str = "test") -> str:
+    """How much stands behind a series, such as ``80 instances per problem, seed 7``."""
+    counts = {p: len(shelf.instances(p, series, on)) for p in problems}
+    seeds = sorted({seed for p in problems for seed in shelf.seeds(p, series, on)})
+    words = _counted(counts)
+    return f"{words}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+def fewest(shelf: Shelf, problems: Sequence[str], shown: Iterable[Series], on: str = "test") -> str:
+    """The smallest number of instances behind any series, such as ``every method at least 20``."""
+    counts = [len(shelf.instances(p, s, on)) for s in shown for p in problems]
+    return f"every method at least {min((c for c in counts if c), default=0)}"
+
+
+def _counted(counts: dict[str, int]) -> str:
+    distinct = set(counts.values())
+    if len(distinct) == 1:
+        each = " per problem" if len(counts) > 1 else ""
+        return f"{distinct.pop()} instances{each}"
+    return "instances: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def models_used(shelf: Shelf) -> str:
+    """Which presets trained the pairs, in a sentence."""
+    models = shelf.records.models
+    rows = models[models["model"] == shelf.family]
+    presets = {str(name): sorted(set(part["problem"])) for name, part in rows.groupby("preset")}
+    if not presets:
+        return f"Models: {shelf.family}."
+    if len(presets) == 1:
+        return f"Models: {shelf.family} (preset {next(iter(presets))})."
+    words = "; ".join(f"preset {name} on {', '.join(on)}" for name, on in presets.items())
+    return f"Models: {shelf.family} ({words})."
+
+
+def caption(*sentences: str | None) -> str:
+    """Sentences joined, without those that do not apply."""
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def spread(index: int, count: int, width: float = 0.7) -> float:
+    """Offset of entry ``index`` of ``count`` around a tick."""
+    return 0.0 if count < 2 else width * (index / (count - 1) - 0.5)
+
+
+def finite(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The finite values as a flat array."""
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    return flat[np.isfinite(flat)]
