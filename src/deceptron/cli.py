@@ -35,6 +35,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_SHOWN = 10  # missing parts of a report that are printed
+
 
 @app.callback()
 def _root() -> None:
@@ -227,6 +229,30 @@ def study(
     )
     for why, count in summary.absent.items():
         console.print(f"{count} left out: {why}", highlight=False, markup=False)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A folder of records that `study` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder to write.  [default: RUN/report]")
+    ] = None,
+) -> None:
+    """Make every table and figure of a study, and a page to read them on, from its records."""
+    from deceptron.report.study import report_study  # matplotlib takes a second to import
+
+    written = report_study(run, out)
+    console = Console()
+    console.print(
+        f"{written.tables} tables and {written.figures} figures; read {written.page}",
+        highlight=False,
+        markup=False,
+    )
+    for sentence in written.missing[:_SHOWN]:
+        console.print(f"missing: {sentence}", highlight=False, markup=False)
+    if len(written.missing) > _SHOWN:
+        rest = len(written.missing) - _SHOWN
+        console.print(f"and {rest} more, named on the page", highlight=False)
 
 
 @app.command()

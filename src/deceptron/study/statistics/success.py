@@ -49,9 +49,10 @@ def succeeded(instances: pd.DataFrame, rule: str, *, oracle: pd.Series | None = 
         return _below(instances["rmse"], instances["problem"].map(rmse_limit).astype(float))
     if rule == "strict":
         oracle = oracle_rmse(instances) if oracle is None else oracle
-        keys = pd.MultiIndex.from_frame(instances[["problem", "set"]])
-        limits = STRICT_FACTOR * oracle.reindex(keys).to_numpy(dtype=float)
-        return _below(instances["rmse"], pd.Series(limits, index=instances.index))
+        known = oracle.to_dict()
+        keys = zip(instances["problem"], instances["set"], strict=True)
+        limits = pd.Series([known.get(key, np.nan) for key in keys], instances.index, dtype=float)
+        return _below(instances["rmse"], STRICT_FACTOR * limits)
     raise unknown_name("success rule", rule, RULES)
 
 

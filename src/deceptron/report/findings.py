@@ -1,0 +1,232 @@
+"""What a study found, in sentences computed from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deceptron.report.published import published
+from deceptron.report.tables.jcp import STEPS, free_rmse
+from deceptron.report.tables.rjcp import between_models
+from deceptron.report.tables.table import Probability, number, text
+from deceptron.report.tables.view import WITHOUT_JCP, Index, View
+from deceptron.study.names import SETS
+from deceptron.study.statistics import (
+    Paired,
+    at_step,
+    break_even,
+    paired_difference,
+    rmse_limit,
+    spearman,
+)
+
+SIGNIFICANT = 0.05
+YARDSTICKS = {
+    "one-shot": "that of the network alone",
+    "wiener": "the linear estimate's",
+    "lm-tuned": "tuned LM's",
+    "gn-prior": "the oracle's",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A question and what the records say about it; no answers where they say nothing."""
+
+    question: str
+    answers: tuple[str, ...]
+
+
+def findings(index: Index) -> list[Finding]:
+    """Answers to the questions that a reader of the paper would ask."""
+    questions: tuple[tuple[str, Callable[[View], Sequence[str]]], ...] = (
+        ("Does the published protocol reproduce?", _reproduction),
+        ("How far is D-IPG from the network alone, the linear estimate and tuned LM?", _distances),
+        ("Does JCP change success at an equal number of steps?", _equal_steps),
+        ("What does RJCP predict?", _prediction),
+        ("When has training paid for itself?", _amortisation),
+    )
+    found = []
+    for question, answer in questions:
+        answers = tuple(answer(View(index)))
+        found.append(Finding(question, answers or ("The records hold too little to say.",)))
+    return found
+
+
+def _reproduction(view: View) -> list[str]:
+    answers = []
+    gaps = []
+    for problem in view.index.problems:
+        cell = view.instances(problem, "paper", "d-ipg")
+        if len(cell):
+            theirs = published("Table 3", "success", problem=problem, method="d-ipg").value
+            gaps.append((problem, view.rate(cell, "rmse").value, theirs))
+    if gaps:
+        near = [name for name, ours, theirs in gaps if abs(ours - theirs) <= 0.1]
+        far = [
+            f"{name} ({number(ours)} against {number(theirs)})"
+            for name, ours, theirs in gaps
+            if name not in near
+        ]
+        presets = sorted({view.preset(name, "paper") for name, _, _ in gaps})
+        answers.append(
+            f"D-IPG's success rate (rule rmse, preset {' or '.join(presets)}) is within 0.1 of the "
+            f"paper's on {len(near)} of {len(gaps)} problems"
+            + (f"; not on {', '.join(far)}." if far else ".")
+        )
+    pair = [view.instances("allen-cahn-2d", m, "d-ipg") for m in ("paper", "paper-plain")]
+    if all(map(len, pair)):
+        ours = [view.rate(rows, "rmse").value for rows in pair]
+        answers.append(
+            "On allen-cahn-2d, where the paper has 1.00 with JCP and 0.163 without, this study has "
+            f"{number(ours[0])} and {number(ours[1])}."
+        )
+    return answers
+
+
+def _distances(view: View) -> list[str]:
+    answers = []
+    for set in SETS:
+        for method in ("d-ipg", "d-ipg-tuned", "guarded"):
+            against = {name: _versus(view, set, method, name) for name in YARDSTICKS}
+            ratios = ", ".join(
+                f"{number(float(np.median(found.ratios)))} x {YARDSTICKS[name]}"
+                for name, found in against.items()
+                if found.ratios
+            )
+            if not ratios:
+                continue
+            alone = against["one-shot"]
+            answers.append(
+                f"{set}: the error of {method} is {ratios} (medians over problems). Beside the "
+                f"network alone it is clearly smaller (paired, p < {SIGNIFICANT}) on "
+                f"{alone.smaller} and clearly larger on {alone.larger} of {len(alone.ratios)} "
+                "problems."
+            )
+    return answers
+
+
+@dataclass(frozen=True)
+class _Versus:
+    """Ratios of mean errors by problem, and on how many the paired test is clear."""
+
+    ratios: tuple[float, ...]
+    smaller: int
+    larger: int
+
+
+def _versus(view: View, set: str, method: str, other: str) -> _Versus:
+    ratios, changes = [], []
+    for problem in view.index.problems:
+        planned = view.planned(problem, "standard", set=set)
+        if method not in planned or other not in planned:
+            continue
+        pair = [view.instances(problem, "standard", name, set=set) for name in (method, other)]
+        shared = pair[0].index.intersection(pair[1].index)
+        if shared.empty:
+            continue
+        errors = [rows.loc[shared, "rmse"] for rows in pair]
+        paired = paired_difference(*errors)
+        changes += [paired.difference.value] if _is_clear(paired) else []
+        ratios.append(float(errors[0].mean() / errors[1].mean()))
+    smaller = sum(change < 0 for change in changes)
+    return _Versus(tuple(ratios), smaller, len(changes) - smaller)
+
+
+def _equal_steps(view: View) -> list[str]:
+    answers = []
+    for model, plain in WITHOUT_JCP.items():
+        changed = dict.fromkeys(STEPS, 0)
+        total, at_tolerance = 0, 0
+        for problem in view.index.problems:
+            paths = [free_rmse(view, problem, name) for name in (model, plain)]
+            ends = [view.instances(problem, name, "d-ipg") for name in (model, plain)]
+            if any(frame.empty for frame in (*paths, *ends)):
+                continue
+            total += 1
+            limit = rmse_limit(problem)
+            for k in STEPS:
+                reached = [at_step(path, k) <= limit for path in paths]
+                changed[k] += _is_clear(_on_shared(*reached))
+            at_tolerance += _is_clear(_on_shared(*(rows["rmse"] <= limit for rows in ends)))
+        if total:
+            counts = ", ".join(f"{count} after {k}" for k, count in changed.items())
+            answers.append(
+                f"Model {model}: of {total} problems, success (rule rmse) with and without JCP "
+                f"differs clearly (paired, p < {SIGNIFICANT}) on {counts} steps, and on "
+                f"{at_tolerance} where the tolerance stops."
+            )
+    return answers
+
+
+def _on_shared(first: pd.Series, second: pd.Series) -> Paired:
+    shared = first.index.intersection(second.index)
+    return paired_difference(first.loc[shared].astype(float), second.loc[shared].astype(float))
+
+
+def _prediction(view: View) -> list[str]:
+    answers = []
+    for model, plain in WITHOUT_JCP.items():
+        points = between_models(view, (model, plain))
+        if len(points) < 3:
+            continue
+        parts = []
+        for column, words in (
+            ("variation", "variation of the final RMSE"),
+            ("rmse", "mean RMSE"),
+            ("failure", "failure rate"),
+        ):
+            found = spearman(points["rjcp"], points[column])
+            if not math.isnan(found.rho):
+                p = text(Probability(found.p))
+                parts.append(
+                    f"{number(found.rho)} with the {words} (p {'' if p[0] == '<' else '= '}{p})"
+                )
+        answers.append(
+            f"Model {model}, {len(points)} points (problem, with or without JCP): Spearman's rho "
+            f"of RJCP is {', '.join(parts)}. The paper reports 0.807 with the variation."
+        )
+    within = []
+    for problem in view.index.problems:
+        if "d-ipg" in view.planned(problem, "standard"):
+            cell = view.instances(problem, "standard", "d-ipg")
+            found = spearman(cell["rjcp"], cell["rmse"])
+            within += [found] if not math.isnan(found.rho) else []
+    if within:
+        clear = sum(found.p < SIGNIFICANT and found.rho > 0 for found in within)
+        answers.append(
+            "Between the instances of one standard model, a larger RJCP goes with a larger error "
+            f"(rho > 0, p < {SIGNIFICANT}) on {clear} of {len(within)} problems; median rho "
+            f"{number(float(np.median([found.rho for found in within])))}."
+        )
+    return answers
+
+
+def _amortisation(view: View) -> list[str]:
+    answers = []
+    for baseline in ("wiener", "lm", "lm-tuned", "l-bfgs-tuned", "lm-true", "gn-prior"):
+        counts = []
+        for problem in view.index.problems:
+            row = view.model(problem, "standard")
+            costs = [view.latency(problem, "standard", m) for m in (baseline, "d-ipg")]
+            if row is not None:
+                counts.append(break_even(float(row["train_seconds"]), costs[0], costs[1]))
+        counts = [count for count in counts if not math.isnan(count)]
+        finite = [count for count in counts if math.isfinite(count)]
+        if not counts:
+            continue
+        never = len(counts) - len(finite)
+        parts = [f"never on {never} problems"] if never else []
+        if finite:
+            solves = f"{number(min(finite))} to {number(max(finite))} solves"
+            parts.insert(0, f"after {solves} on {len(finite)} problems")
+        answers.append(f"Against {baseline}, an instance at a time: {' and '.join(parts)}.")
+    return answers
+
+
+def _is_clear(paired: Paired) -> bool:
+    return bool(paired.p < SIGNIFICANT)

@@ -1,0 +1,51 @@
+"""Every table of a study, from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deceptron.report.tables.amortisation import amortisation
+from deceptron.report.tables.budget import equal_evaluations
+from deceptron.report.tables.claims import claims
+from deceptron.report.tables.criteria import criteria
+from deceptron.report.tables.formats import to_csv, to_html, to_latex, to_markdown, write
+from deceptron.report.tables.jcp import equal_steps, jcp_effect
+from deceptron.report.tables.methods import methods, methods_beside_paper
+from deceptron.report.tables.operations import operations
+from deceptron.report.tables.rjcp import rjcp_predicts
+from deceptron.report.tables.seeds import seeds
+from deceptron.report.tables.settings import hyperparameters, models
+from deceptron.report.tables.shift import shift
+from deceptron.report.tables.summary import summary
+from deceptron.report.tables.table import Table
+from deceptron.report.tables.view import Index
+
+# In the order of the page: what was found, then how, then the settings.
+TABLES: tuple[Callable[[Index], Table], ...] = (
+    summary,
+    methods,
+    methods_beside_paper,
+    shift,
+    equal_evaluations,
+    jcp_effect,
+    equal_steps,
+    rjcp_predicts,
+    claims,
+    seeds,
+    amortisation,
+    operations,
+    models,
+    hyperparameters,
+    criteria,
+)
+
+__all__ = [
+    "TABLES",
+    "Index",
+    "Table",
+    "to_csv",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+    "write",
+]

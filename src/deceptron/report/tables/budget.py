@@ -1,0 +1,54 @@
+"""The error each method has reached when all have spent the same number of evaluations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from deceptron.report.tables.table import Cell, Column, Count, Table
+from deceptron.report.tables.view import Index, View
+from deceptron.study.statistics import mean_interval
+
+BUDGETS = (10, 30, 100, 300, 1000)
+
+
+def equal_evaluations(index: Index) -> Table:
+    """RMSE within a budget of f, g, jvp and vjp evaluations, whatever they are spent on."""
+    view = View(index)
+    rows: list[tuple[Cell, ...]] = []
+    for problem in index.problems:
+        for method in view.planned(problem, "standard"):
+            if " a=" in method:
+                continue
+            found = view.instances(problem, "standard", method)
+            steps = view.steps(problem, "standard", method)
+            errors = [_spent(found, steps, budget) for budget in BUDGETS]
+            cells = [mean_interval(values) if len(found) else None for values in errors]
+            count = Count(len(found)) if len(found) else None
+            rows.append((problem, method, count, *cells))
+    return Table(
+        "equal-evaluations",
+        "Equal numbers of evaluations",
+        "Mean RMSE when a method may spend so many evaluations (f, g, jvp, vjp; of the simulator "
+        "for -true and gn-prior) on each instance: its last accepted point within the budget. A "
+        "dash: the budget does not reach the first point. Test set, model standard, seed "
+        f"{index.seed}; 95% bootstrap intervals (BCa); * marks fewer than 30 instances.",
+        (
+            Column("problem", "problem"),
+            Column("method", "method"),
+            Column("n", "n"),
+            *(Column(f"rmse_{b}", str(b), "RMSE within evaluations") for b in BUDGETS),
+        ),
+        tuple(rows),
+        view.notes(),
+    )
+
+
+def _spent(found: pd.DataFrame, steps: pd.DataFrame, budget: int) -> pd.Series:
+    """RMSE of each instance at its last point within the budget; NaN for all if any has none."""
+    if steps.empty:
+        reached = found["rmse"].where(found["evaluations"] <= budget)
+    else:
+        within = steps[steps["evaluations"] <= budget].sort_values("step")
+        reached = within.groupby("instance")["rmse"].last().reindex(found.index)
+    return reached if reached.notna().all() else reached * np.nan

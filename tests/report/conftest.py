@@ -1,0 +1,40 @@
+"""Synthetic records that the tests of tables and pages share."""
+
+from __future__ import annotations
+
+import pytest
+
+from deceptron.report.tables import TABLES, Index, Table
+from deceptron.study.records import Records, read
+from tests.study.synthetic import Sizes, write_study
+
+SIZES = Sizes(
+    instances=6,
+    problems=("heat-1d", "heat-3d", "allen-cahn-2d"),
+    sets=("test", "shifted"),
+    seeds=(7, 8),
+)
+
+
+@pytest.fixture(scope="session")
+def study_folder(tmp_path_factory):
+    """A whole synthetic study; copy it before changing it."""
+    folder = tmp_path_factory.mktemp("study") / "synthetic"
+    write_study(folder, SIZES)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def records(study_folder) -> Records:
+    return read(study_folder)
+
+
+@pytest.fixture(scope="session")
+def index(records) -> Index:
+    return Index(records)
+
+
+@pytest.fixture(scope="session")
+def tables(index) -> dict[str, Table]:
+    """Every table by the name of the function that makes it."""
+    return {make.__name__: make(index) for make in TABLES}

@@ -1,0 +1,165 @@
+"""Cells as text, and one small table in each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from deceptron.report.tables.formats import to_csv, to_html, to_latex, to_markdown, write
+from deceptron.report.tables.table import (
+    Column,
+    Count,
+    Probability,
+    Spread,
+    Steps,
+    Table,
+    difference,
+    number,
+    text,
+)
+from deceptron.study.statistics import Interval
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.1190001, "0.119"),
+        (1.0, "1.00"),
+        (0.99951, "1.00"),
+        (12.34, "12.3"),
+        (2843.0, "2840"),
+        (-0.5, "-0.500"),
+        (0.0, "0"),
+        (0.000123456, "0.000123"),
+        (1.5e-5, "1.50e-05"),
+        (2.5e7, "2.50e+07"),
+        (np.nan, "-"),
+        (np.inf, "inf"),
+    ],
+)
+def test_three_significant_digits(value, shown):
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (Interval(0.119, 0.1151, 0.1229, 80), "0.119 [0.115, 0.123]"),
+        (Interval(0.00107, 0.000968, 0.00116, 80), "0.00107 [0.00097, 0.00116]"),
+        (Interval(4.6e-5, -0.000142, 0.000171, 80), "0.000046 [-0.000142, 0.000171]"),
+        (Interval(3.0, np.nan, np.nan, 1), "3.00"),
+        (Interval(0.0, 0.0, 0.0, 9), "0 [0, 0]"),
+        (Spread(0.95, 0.0866), "0.950 ± 0.087"),
+        (Spread(0.95, np.nan), "0.950"),
+        (Probability(0.0004), "<0.001"),
+        (Probability(0.0312), "0.031"),
+        (Probability(np.nan), "-"),
+        (Count(12), "12*"),
+        (Count(80), "80"),
+        (Steps(6.5), "6.5"),
+        (Steps(6.0), "6"),
+        (None, "-"),
+        (7, "7"),
+    ],
+)
+def test_cells(cell, shown):
+    assert text(cell) == shown
+
+
+def test_difference_is_ours_minus_the_papers():
+    assert difference(Interval(0.5, 0.4, 0.6, 9), 0.2) == pytest.approx(0.3)
+    assert difference(Steps(7.0), Steps(5.0)) == Steps(2.0)
+    assert difference(None, 0.2) is None
+    assert difference("lm", "gd") is None
+
+
+TABLE = Table(
+    "demo",
+    "A demo",
+    "Caption with 50% & under_score.",
+    (
+        Column("problem", "problem"),
+        Column("rmse", "RMSE", "ours"),
+        Column("p", "p", "ours"),
+        Column("word", "word"),
+    ),
+    (
+        ("heat-1d", Interval(0.123456789, 0.1, 0.15, 40), Probability(0.2), "a|b"),
+        ("heat-1d", None, None, "x < y"),
+        ("heat-2d", Interval(1.0, np.nan, np.nan, 1), Probability(0.00001), ""),
+    ),
+    ("A note.",),
+)
+
+
+def test_csv_has_plain_numbers():
+    rows = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
+    assert rows[0] == {
+        "problem": "heat-1d",
+        "rmse": "0.123457",
+        "rmse_low": "0.1",
+        "rmse_high": "0.15",
+        "p": "0.2",
+        "word": "a|b",
+    }
+    assert rows[1]["problem"] == "heat-1d"
+    assert rows[1]["rmse"] == rows[1]["rmse_low"] == rows[1]["p"] == ""
+    assert rows[2]["rmse_low"] == ""
+
+
+def test_markdown_is_aligned_and_says_repeated_names_once():
+    lines = to_markdown(TABLE).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({len(line) for line in table}) == 1
+    assert table[0].split("|")[2].strip() == "RMSE, ours"
+    assert table[3].split("|")[1].strip() == ""
+    assert r"a\|b" in table[2]
+    assert lines[0] == "## A demo"
+    assert lines[-1] == "A note."
+
+
+def test_latex_is_booktabs_and_escaped():
+    tex = to_latex(TABLE)
+    for part in (
+        r"\toprule",
+        r"\midrule",
+        r"\bottomrule",
+        r"\cmidrule(lr){2-3}",
+        r"\label{tab:demo}",
+    ):
+        assert part in tex
+    assert r"50\% \& under\_score" in tex
+    assert "x $<$ y" in tex
+    assert tex.count(r"\begin{table}") == tex.count(r"\end{table}") == 1
+    assert all(line.count("&") - line.count(r"\&") in (0, 3, 2) for line in tex.splitlines())
+
+
+def test_a_long_latex_table_continues_between_blocks():
+    rows = tuple((f"block {k // 20}", k) for k in range(100))
+    long = Table("long", "Long", "Words.", (Column("a", "a"), Column("b", "b")), rows)
+    tex = to_latex(long)
+    assert tex.count(r"\begin{table}[p]") == 3  # 40, 40 and 20 rows
+    assert tex.count(r"\label") == 1
+    assert "Long, continued." in tex
+
+
+def test_html_escapes_and_spans_groups():
+    page = to_html(TABLE)
+    assert "x &lt; y" in page
+    assert '<th colspan="2">ours</th>' in page
+    assert page.count("<tr") == 2 + 3
+
+
+def test_files_appear_in_three_formats(tmp_path):
+    paths = write(TABLE, tmp_path / "tables")
+    assert [path.name for path in paths] == ["demo.csv", "demo.md", "demo.tex"]
+    assert all(path.read_text(encoding="utf-8") for path in paths)
+    assert len(list((tmp_path / "tables").iterdir())) == 3
+
+
+def test_a_row_of_the_wrong_length_is_refused():
+    with pytest.raises(ValueError, match="table x: 1 cells, 2 columns"):
+        Table("x", "x", "x", (Column("a", "a"), Column("b", "b")), (("only",),))

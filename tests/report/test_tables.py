@@ -1,0 +1,250 @@
+"""Each table against numbers taken from the synthetic records by other means."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deceptron.report.findings import findings
+from deceptron.report.tables import TABLES, Index, to_csv, to_markdown
+from deceptron.report.tables.methods import methods
+from deceptron.study.records import Records
+from deceptron.study.statistics import paired_difference
+
+
+def frame(table) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(to_csv(table)), dtype={"steps": str})
+
+
+def cell(records: Records, **axes) -> pd.DataFrame:
+    axes = {"set": "test", "model": "standard", "seed": 7, **axes}
+    rows = records.instances
+    for name, value in axes.items():
+        rows = rows[rows[name] == value]
+    return rows.sort_values("instance")
+
+
+def line(table, **keys) -> pd.Series:
+    rows = frame(table)
+    for name, value in keys.items():
+        rows = rows[rows[name] == value]
+    assert len(rows) == 1, f"{keys}: {len(rows)} lines"
+    return rows.iloc[0]
+
+
+@pytest.mark.parametrize("name", [make.__name__ for make in TABLES])
+def test_every_table_has_rows_without_long_numbers(name, tables):
+    table = tables[name]
+    assert table.rows
+    assert table.caption.endswith(".")
+    shown = to_markdown(table)
+    assert not re.search(r"\d\.\d{8,}", shown)
+    assert "nan" not in shown.lower().replace("nano", "")
+    header = next(csv.reader(io.StringIO(to_csv(table))))
+    assert len(set(header)) == len(header)
+
+
+def test_names_are_unique(tables):
+    assert len({table.name for table in tables.values()}) == len(TABLES)
+
+
+def test_methods(tables, records):
+    found = line(tables["methods"], problem="heat-3d", model="standard", method="lm-tuned")
+    own, reference = (
+        cell(records, problem="heat-3d", method=name) for name in ("lm-tuned", "d-ipg")
+    )
+    assert found["rmse"] == pytest.approx(own["rmse"].mean(), rel=1e-5)
+    assert found["success_rmse"] == (own["rmse"] <= 0.10).mean()
+    oracle = records.instances.query(
+        "method == 'gn-prior' and problem == 'heat-3d' and set == 'test'"
+    )
+    assert found["success_strict"] == pytest.approx(
+        (own["rmse"] <= 1.25 * oracle["rmse"].mean()).mean(), rel=1e-5
+    )
+    paired = paired_difference(own["rmse"].to_numpy(), reference["rmse"].to_numpy())
+    assert found["p"] == pytest.approx(paired.p, rel=1e-5)
+    assert found["rmse_minus_d_ipg"] == pytest.approx(paired.difference.value, rel=1e-5)
+    assert found["true_residual"] == pytest.approx((own["true_residual"] / 0.02).mean(), rel=1e-5)
+    assert found["n"] == 6
+
+
+def test_one_shot_and_wiener_stand_in_every_table_of_methods(tables):
+    for name in ("methods", "shift", "equal_evaluations", "operations"):
+        assert {"one-shot", "wiener", "d-ipg"} <= set(frame(tables[name])["method"])
+    header = frame(tables["summary"]).columns
+    assert {"rmse_one_shot", "rmse_wiener"} <= set(header)
+
+
+def test_methods_have_one_order(tables, index):
+    order = {name: k for k, name in enumerate(index.methods)}
+    for name in ("shift", "equal_evaluations", "operations"):
+        rows = frame(tables[name])
+        keys = [name for name in ("problem", "set") if name in rows]
+        groups = rows.groupby(keys) if keys else [((), rows)]
+        for _, group in groups:
+            places = [order[name] for name in group["method"]]
+            assert places == sorted(places)
+
+
+def test_methods_beside_the_paper(tables, records):
+    table = frame(tables["methods_beside_paper"])
+    found = table[(table["problem"] == "allen-cahn-2d") & (table["method"] == "d-ipg (-JCP)")].iloc[
+        0
+    ]
+    own = cell(records, problem="allen-cahn-2d", model="paper-plain", method="d-ipg")
+    assert found["rmse_paper"] == pytest.approx(0.121996)
+    assert found["rmse_ours"] == pytest.approx(own["rmse"].mean(), rel=1e-5)
+    assert found["rmse_difference"] == pytest.approx(own["rmse"].mean() - 0.121996, rel=1e-4)
+    assert found["iterations_difference"] == own["iterations"].median() - 5
+    assert (table["problem"] == "heat-3d").sum() == 5
+
+
+def test_summary_has_paper_ours_difference(tables, records):
+    own = cell(records, problem="heat-1d", model="paper", method="d-ipg")["rmse"].mean()
+    table = tables["summary"]
+    assert line(table, problem="heat-1d", source="paper, Table 3")["rmse"] == 0.2704
+    assert line(table, problem="heat-1d", source="difference")["rmse"] == pytest.approx(
+        own - 0.2704, rel=1e-4
+    )
+
+
+def test_jcp_effect_is_with_minus_without(tables, records):
+    pair = [
+        cell(records, problem="allen-cahn-2d", model=model, method="d-ipg")["rmse"].to_numpy()
+        for model in ("standard", "standard-plain")
+    ]
+    found = line(tables["jcp_effect"], problem="allen-cahn-2d", source="ours, standard")
+    assert found["rmse_change"] == pytest.approx((pair[0] - pair[1]).mean(), rel=1e-5)
+    cosine = records.steps.query(
+        "problem == 'allen-cahn-2d' and model == 'standard' and seed == 7 and set == 'test' "
+        "and method == 'd-ipg'"
+    )["cosine"]
+    assert found["cosine_jcp"] == pytest.approx(cosine.mean(), rel=1e-5)
+
+
+def test_equal_steps_reads_the_trajectory(tables, records):
+    found = line(tables["equal_steps"], problem="heat-3d", model="standard", steps="2")
+    steps = records.steps.query(
+        "problem == 'heat-3d' and model == 'standard' and seed == 7 and set == 'test' "
+        "and method == 'd-ipg-free' and step <= 2"
+    )
+    last = steps.sort_values("step").groupby("instance")["rmse"].last()
+    assert found["rmse_jcp"] == pytest.approx(last.mean(), rel=1e-5)
+    assert found["success_jcp"] == (last <= 0.10).mean()
+
+
+def test_equal_evaluations_stays_within_the_budget(tables, records):
+    found = line(tables["equal_evaluations"], problem="heat-1d", method="gd")
+    steps = records.steps.query(
+        "problem == 'heat-1d' and model == 'standard' and seed == 7 and set == 'test' "
+        "and method == 'gd' and evaluations <= 30"
+    )
+    last = steps.sort_values("step").groupby("instance")["rmse"].last()
+    assert found["rmse_30"] == pytest.approx(last.mean(), rel=1e-5)
+
+
+def test_operations_are_counted(tables, records):
+    found = line(tables["operations"], method="lm")
+    own = records.instances.query(
+        "method == 'lm' and model == 'standard' and seed == 7 and set == 'test'"
+    )
+    assert found["linear_steps"] == pytest.approx(
+        own["linear_steps"].sum() / own["iterations"].sum(), rel=1e-5
+    )
+    assert found["steps"] == str(own["iterations"].sum())
+
+
+def test_break_even(tables, records):
+    found = line(tables["amortisation"], problem="heat-3d", model="standard", baseline="lm-true")
+    cells = records.cells.query(
+        "problem == 'heat-3d' and model == 'standard' and seed == 7 and set == 'test'"
+    ).set_index("method")["latency_ms"]
+    model = records.models.query("problem == 'heat-3d' and model == 'standard' and seed == 7")
+    saved = (cells["lm-true"] - cells["d-ipg"]) / 1e3
+    assert float(found["n_ours"]) == pytest.approx(model["train_seconds"].iloc[0] / saved, rel=1e-4)
+    cheap = line(tables["amortisation"], problem="heat-3d", model="standard", baseline="wiener")
+    assert cheap["n_ours"] == "never"
+
+
+def test_seeds_have_mean_and_spread(tables, records):
+    found = line(tables["seeds"], problem="heat-1d", source="ours, standard")
+    means = [
+        cell(records, problem="heat-1d", method="d-ipg", seed=s)["rmse"].mean() for s in (7, 8)
+    ]
+    assert found["rmse_d_ipg"] == pytest.approx(np.mean(means), rel=1e-5)
+    assert found["rmse_d_ipg_sd"] == pytest.approx(np.std(means, ddof=1), rel=1e-4)
+    paper = line(tables["seeds"], problem="allen-cahn-2d", source="paper, Table 6")
+    assert (paper["success_plain"], paper["success_plain_sd"]) == (0.392, 0.255)
+
+
+def test_hyperparameters_come_from_the_presets(tables):
+    table = tables["hyperparameters"]
+    paper = line(table, problem="heat-3d", source="paper, Table 7")
+    preset = line(table, problem="heat-3d", source="preset paper")
+    for name in ("epochs_forward", "rate_jcp", "weight_cycle", "weight_jcp"):
+        assert paper[name] == preset[name]
+
+
+def test_claims_compare_what_is_there(tables, records):
+    own = cell(records, problem="allen-cahn-2d", model="paper-probes-4", method="d-ipg")
+    found = line(tables["claims"], claim="D-IPG on allen-cahn-2d, 4 probes: success")
+    assert found["ours"] == (own["rmse"] <= 0.10).mean()
+    assert "navier-stokes-2d" in to_markdown(tables["claims"])
+
+
+def test_a_missing_cell_is_a_dash_with_a_note(records):
+    gone = ("heat-3d", "standard", "lm-tuned")
+    keep = ~(
+        (records.instances["problem"] == gone[0])
+        & (records.instances["model"] == gone[1])
+        & (records.instances["method"] == gone[2])
+    )
+    broken = Records(
+        records.folder,
+        records.study,
+        records.environment,
+        records.models,
+        records.cells,
+        records.instances[keep],
+        records.steps,
+        (),
+    )
+    table = methods(Index(broken))
+    found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
+    assert np.isnan(found["rmse"])
+    assert any("heat-3d, test, standard, seed 7: lm-tuned" in note for note in table.notes)
+
+
+def test_nothing_at_all_is_no_exception(records):
+    empty = Records(
+        records.folder,
+        {**records.study},
+        {},
+        records.models.iloc[:0],
+        records.cells.iloc[:0],
+        records.instances.iloc[:0],
+        records.steps.iloc[:0],
+        (),
+    )
+    index = Index(empty)
+    for make in TABLES:
+        to_markdown(make(index))
+    assert all(finding.answers for finding in findings(index))
+
+
+def test_findings_are_sentences(index):
+    found = {finding.question: finding.answers for finding in findings(index)}
+    assert len(found) == 5
+    for answers in found.values():
+        assert all(answer.endswith(".") for answer in answers)
+        assert not any("nan" in answer for answer in answers)
+    words = " ".join(
+        found["How far is D-IPG from the network alone, the linear estimate and tuned LM?"]
+    )
+    assert "shifted" in words
+    assert "of 3 problems" in words
