@@ -11,7 +11,7 @@ from deceptron.study.names import PROBE_COUNTS, SETS, STEP_SIZES
 
 _PROBES = tuple(f"paper-probes-{count}" for count in PROBE_COUNTS)
 _STEP_SIZES = tuple(f"d-ipg a={size:g}" for size in STEP_SIZES)
-_D_IPG = ("one-shot", "wiener", "d-ipg", "d-ipg-free")
+_REVERSE = ("one-shot", "d-ipg", "d-ipg-free")
 _TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
 _OTHER_SEEDS = (8, 9)
 _BRANCHES = ("standard-plain", "paper", "paper-plain")
@@ -25,8 +25,13 @@ def quick() -> Study:
         small=True,
         missing_models="smoke",
         blocks=(
-            Block(methods=(*_D_IPG, "d-ipg-tuned"), instances=8, sets=SETS, max_iterations=steps),
-            Block(methods=_D_IPG, models=_BRANCHES, instances=8, max_iterations=steps),
+            Block(
+                methods=(*_REVERSE, "wiener", "d-ipg-tuned"),
+                sets=SETS,
+                instances=8,
+                max_iterations=steps,
+            ),
+            Block(methods=_REVERSE, models=_BRANCHES, instances=8, max_iterations=steps),
             Block(methods=("gd", "l-bfgs", *_TUNED, "guarded"), instances=few, max_iterations=6),
             Block(methods=("gd", "l-bfgs"), models=("paper",), instances=few, max_iterations=6),
             Block(

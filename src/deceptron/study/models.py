@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Generator
+from torch import Generator, nn
 
 from deceptron.core.errors import CheckpointError, DeceptronError
 from deceptron.geometry import rjcp
@@ -54,13 +54,25 @@ class Provider:
     scratch: Path
 
     def pair(self, key: ModelKey) -> tuple[Deceptron, bool]:
-        """The pair with a linear estimate, and whether it is one that ships."""
+        """The pair, with a linear estimate if there is one, and whether it is one that ships."""
         ships = key.model == "standard" and key.seed == SHIPPED_SEED and key.problem in shipped()
         pair = load(key.problem) if ships else self._found(key) or self._made(key)
         if pair.wiener is None:
-            problem = get(key.problem)
-            pair.wiener = _wiener(pair, problem, problem.dataset(key.seed))
+            pair.wiener = self._linear(key, pair)
         return pair.eval().requires_grad_(False), ships
+
+    def _linear(self, key: ModelKey, pair: Deceptron) -> nn.Module | None:
+        """The ridge estimate; it belongs to the data, so pairs trained on the same rows share it."""
+        if key.model == "standard":
+            problem = get(key.problem)
+            return _wiener(pair, problem, problem.dataset(key.seed))
+        try:
+            other, _ = self.pair(replace(key, model="standard"))
+        except NoModel:
+            return None
+        ours, theirs = pair.scaler, other.scaler
+        same = torch.equal(ours.shift, theirs.shift) and torch.equal(ours.scale, theirs.scale)
+        return other.wiener if same else None
 
     def _found(self, key: ModelKey) -> Deceptron | None:
         if self.policy == "smoke":
