@@ -66,17 +66,17 @@ def full() -> Study:
         name="full",
         blocks=(
             Block(methods=("one-shot", "wiener", "d-ipg"), sets=SETS, instances=300),
-            Block(methods=("d-ipg-tuned", "l-bfgs-tuned", "guarded"), sets=SETS, instances=100),
-            Block(methods=("lm-tuned",), sets=SETS, instances=60),
-            Block(methods=("gn-tuned",), sets=SETS, instances=24),
-            Block(methods=("lm-true", "guarded-true", "gn-prior"), sets=SETS, instances=24),
+            Block(methods=("d-ipg-tuned", "l-bfgs-tuned", "guarded"), sets=SETS, instances=80),
+            Block(methods=("lm-tuned",), instances=80),
+            Block(methods=("lm-tuned",), sets=("shifted", "extreme"), instances=16),
+            Block(methods=("lm-true", "guarded-true", "gn-prior"), sets=SETS, instances=16),
             Block(methods=("d-ipg-free", "gd", "l-bfgs"), instances=80),
-            Block(methods=("gn", "lm"), instances=24),
+            Block(methods=("gn", "lm", "gn-tuned"), instances=16),
             # With and without JCP, and the published protocol with its own baselines.
             Block(methods=("one-shot", "wiener", "d-ipg"), models=_BRANCHES, instances=300),
             Block(methods=("d-ipg-free",), models=_BRANCHES, instances=80),
             Block(methods=("gd", "l-bfgs", "l-bfgs-tuned"), models=("paper",), instances=80),
-            Block(methods=("gn", "lm", "lm-tuned"), models=("paper",), instances=24),
+            Block(methods=("gn", "lm", "lm-tuned"), models=("paper",), instances=16),
             # Other seeds: other data, other weights.
             Block(
                 methods=("one-shot", "wiener", "d-ipg"),
@@ -84,8 +84,8 @@ def full() -> Study:
                 seeds=_OTHER_SEEDS,
                 instances=300,
             ),
-            Block(methods=("l-bfgs", "guarded"), seeds=_OTHER_SEEDS, instances=80),
-            Block(methods=("lm", "lm-tuned"), seeds=_OTHER_SEEDS, instances=24),
+            Block(methods=("l-bfgs", "guarded"), seeds=_OTHER_SEEDS, instances=40),
+            Block(methods=("lm", "lm-tuned"), seeds=_OTHER_SEEDS, instances=12),
             Block(
                 problems=("heat-1d",),  # where the published protocol takes a minute
                 methods=("one-shot", "wiener", "d-ipg"),

@@ -35,7 +35,7 @@ TOLERANCES = {
 ITERATIONS = {"heat-1d": 120}
 OTHER_ITERATIONS = 80
 FREE_ITERATIONS = 40
-TUNED_ITERATIONS = 50
+TUNED_ITERATIONS = 20
 ORACLE_ITERATIONS = 10
 TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 30, "cg_tolerance": 1e-2}
 # The prior preconditions: a dozen inner steps reach what thirty do without.
@@ -176,7 +176,9 @@ SOLVERS: dict[str, Solver] = {
         "Levenberg-Marquardt, adaptive damping, CG truncated at 30 steps",
         limit=TUNED_ITERATIONS,
     ),
-    "l-bfgs-tuned": Solver(methods.l_bfgs, "noise", "L-BFGS, stopped at the noise level"),
+    "l-bfgs-tuned": Solver(
+        methods.l_bfgs, "noise", "L-BFGS, stopped at the noise level", limit=200
+    ),
     "guarded": Solver(
         _named("guarded"), "noise", "the learned step inside a safeguard", uses_reverse=True
     ),

@@ -62,7 +62,7 @@ class Provider:
         return pair.eval().requires_grad_(False), ships
 
     def _linear(self, key: ModelKey, pair: Deceptron) -> nn.Module | None:
-        """The ridge estimate; it belongs to the data, so pairs trained on the same rows share it."""
+        """The ridge estimate belongs to the data: pairs trained on the same rows share it."""
         if key.model == "standard":
             problem = get(key.problem)
             return _wiener(pair, problem, problem.dataset(key.seed))
