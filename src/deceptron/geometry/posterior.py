@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
@@ -179,4 +178,6 @@ def fit_interval_factor(
 def quantile(level: float, samples: int) -> float:
     """Half-width in standard deviations; Student's, since these come from so many draws."""
     check_range("level", level, low=0.0, high=1.0, open_low=True, open_high=True)
-    return float(stats.t.ppf(0.5 + level / 2, check_count("samples", samples)))
+    from scipy.special import stdtrit  # not at the top: it would slow every import of the library
+
+    return float(stdtrit(check_count("samples", samples), 0.5 + level / 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.problems import Problem
+from deceptron.train.calibration import calibrate
 from deceptron.train.data import TrainingData, check_maps, prepare
 from deceptron.train.folder import RunFolder, environment
 from deceptron.train.loop import StageRun, StageState
@@ -228,11 +230,22 @@ class Training:
                 wiener=wiener,
                 provenance=self._provenance(name, results),
             ).to(self._device)
+            self._calibrate(pair.eval(), data)
             if self._folder is not None:
                 save(pair, self._folder.file(_result_name(name, names[0])))
         for parameter in self._trainable:
             parameter.requires_grad_(True)
-        return pair.eval()
+        return pair
+
+    def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
+        """Error bars and trust; maps that allow neither must not cost the training."""
+        if not bool((data.noise > 0).all()):
+            return
+        try:
+            calibrate(pair, self._problem, data.dataset)
+        except ConfigError as error:
+            message = f"the pair has no calibrated error bars and no trust: {error}"
+            warnings.warn(message, stacklevel=2)
 
     def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:
         """The ridge estimate, or where that is too large the linear part that g started from."""

@@ -1,0 +1,92 @@
+"""The end of a training: error bars that cover and trust that notices, kept with the pair."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.geometry import Posterior, trust
+from deceptron.train import calibrate, recipe
+from tests.train.small import quick, tiny
+
+LINEAR = 0.5 * torch.eye(6) + 0.1
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clean_registry():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deceptron.problems.registry._DEFINED", {})
+        yield
+
+
+def linear(**changes):
+    return dc.problems.define(
+        "linear-6",
+        simulate=lambda x: x @ LINEAR.to(x),
+        sample=lambda count, g: torch.rand(count, 6, generator=g),
+        bounds=(0.0, 1.0),
+        **{
+            "noise_std": 0.05,
+            "train_count": 400,
+            "val_count": 160,
+            "test_count": 160,
+            **changes,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The standard maps start at the best linear estimate, here the truth; one epoch is enough."""
+    folder, mine = tmp_path_factory.mktemp("run"), recipe(linear(), "standard")
+    stages = {
+        name: replace(getattr(mine, name), epochs=1) for name in ("forward", "reverse", "jcp")
+    }
+    return dc.train(linear(), replace(mine, **stages), out=folder, seed=3), folder
+
+
+def test_intervals_of_fresh_data_cover(trained):
+    pair, problem = trained[0], linear()
+    test = problem.dataset(3).test
+    bars = Posterior.one_shot(pair, test.y, prior=problem.prior, noise_std=problem.noise_std)
+    low, high = bars.interval(samples=8, generator=torch.Generator().manual_seed(0))
+    inside = (test.x >= low) & (test.x <= high)
+    assert float(inside.double().mean()) == pytest.approx(0.9, abs=0.03)
+    # Not bought by width: half of it is less than the prior's standard deviation.
+    assert float((high - low).mean() / 2) < 0.7 * float(problem.prior.variance.sqrt().mean())
+
+
+def test_trust_knows_fresh_data_from_another_sensor(trained):
+    pair, test = trained[0], linear().dataset(3).test
+    assert float(trust(pair, test.y).flag.double().mean()) < 0.12
+    assert bool(trust(pair, 3 * test.y - 5).flag.all())
+
+
+def test_the_calibration_is_repeatable_and_stored(trained):
+    pair, folder = trained
+    stored = dc.load(folder / "pair.safetensors")
+    assert stored.calibration == pair.calibration
+    assert stored.calibration["rows"] == 160
+    again = calibrate(stored, linear(), linear().dataset(3))
+    assert again.calibration["trust"]["limit"] == pytest.approx(pair.calibration["trust"]["limit"])
+    assert again.interval_factor == pytest.approx(pair.interval_factor)
+
+
+def test_without_noise_there_is_nothing_to_calibrate():
+    problem = linear(noise_std=0.0)
+    pair = dc.train(problem, quick(problem), seed=3)
+    assert pair.calibration == {}
+    with pytest.raises(dc.ConfigError, match="must have noise_std > 0; got 0"):
+        calibrate(pair, problem, problem.dataset(3))
+
+
+def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
+    def refuse(pair, problem, data):
+        raise dc.ConfigError("too strange")
+
+    monkeypatch.setattr(sys.modules["deceptron.train.run"], "calibrate", refuse)
+    with pytest.warns(UserWarning, match="no calibrated error bars and no trust: too strange"):
+        pair = dc.train(tiny(), quick())
+    assert pair.calibration == {}
