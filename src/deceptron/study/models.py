@@ -22,9 +22,10 @@ import torch
 from torch import Generator, nn
 
 from deceptron.core.errors import CheckpointError, DeceptronError
-from deceptron.geometry import rjcp
+from deceptron.geometry import noise_aware_rjcp, rjcp
 from deceptron.maps import Deceptron, Wiener, load, shipped
-from deceptron.problems import Dataset, Problem, get
+from deceptron.problems import Problem
+from deceptron.study import data
 from deceptron.study.cell import ModelKey
 from deceptron.study.measure import measure, simulate
 from deceptron.study.quality import LEAST_NOISE, surrogate_error
@@ -64,8 +65,7 @@ class Provider:
     def _linear(self, key: ModelKey, pair: Deceptron) -> nn.Module | None:
         """The ridge estimate belongs to the data: pairs trained on the same rows share it."""
         if key.model == "standard":
-            problem = get(key.problem)
-            return _wiener(pair, problem, problem.dataset(key.seed))
+            return _wiener(pair, data.problem(key.problem), key.seed)
         try:
             other, _ = self.pair(replace(key, model="standard"))
         except NoModel:
@@ -99,7 +99,7 @@ class Provider:
             raise NoModel(f"there is no {place.relative_to(self.runs)}, and this study trains none")
         smoke, standard = self.policy == "smoke", key.model.startswith("standard")
         preset = "smoke" if smoke else "standard" if standard else "paper-reduced"
-        problem, probes = get(key.problem), "probes" in key.model
+        problem, probes = data.problem(key.problem), "probes" in key.model
         # Both branches of stage 3 come from one run, and the probe models start from it.
         base = self._run(replace(key, model="paper")) if probes or smoke else place.parent
         train(problem, preset, base, seed=key.seed, both=True, progress=False)
@@ -119,11 +119,18 @@ class Provider:
 
 
 def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
-    """A row of the table of models, measured on the first noisy test instances."""
-    problem = get(key.problem, test_count=TEST_ROWS)
-    test = problem.dataset(key.seed).test
-    clean = simulate(problem, test.x)
-    reconstruction = measure(pair, problem, test.x, clean, label="", method="one-shot")
+    """A row of the table of models, measured on the first test instances."""
+    problem = data.problem(key.problem)
+    x = data.split(key.problem, key.seed, "test", TEST_ROWS).x[:TEST_ROWS]
+    clean = simulate(problem, x)
+    reconstruction = measure(pair, problem, x, clean, label="", method="one-shot")
+    noise_aware = noise_aware_rjcp(
+        pair,
+        x,
+        prior=problem.prior,
+        noise_std=problem.noise_std,
+        generator=Generator().manual_seed(0),
+    )
     made = pair.provenance
     return {
         "problem": key.problem,
@@ -133,10 +140,10 @@ def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
         "train_seconds": float(sum(made.get("seconds", {}).values())) or math.nan,
         "parameters_f": sum(p.numel() for p in pair.f.parameters()),
         "parameters_g": sum(p.numel() for p in pair.g.parameters()),
-        "surrogate_error": surrogate_error(pair, problem, test.x),
+        "surrogate_error": surrogate_error(pair, problem, x),
         "noise_level": pair.scaler.noise_level(problem.noise_std, problem.y_shape),
-        "rjcp": float(rjcp(pair, test.x, generator=Generator().manual_seed(0)).mean()),
-        "rjcp_noise_aware": math.nan,
+        "rjcp": float(rjcp(pair, x, generator=Generator().manual_seed(0)).mean()),
+        "rjcp_noise_aware": float(noise_aware.mean()),
         "recon_rmse": float(reconstruction.rmse.mean()),
         "shipped": ships,
     }
@@ -158,8 +165,7 @@ def _probes(key: ModelKey) -> int:
     return int(key.model.rpartition("-")[2])
 
 
-def _wiener(pair: Deceptron, problem: Problem, data: Dataset) -> Wiener:
+def _wiener(pair: Deceptron, problem: Problem, seed: int) -> Wiener:
+    rows = problem.dataset(seed).train
     noise = torch.as_tensor(problem.noise_std) / pair.scaler.scale
-    return Wiener.fit(
-        data.train.x, pair.scaler.normalise(data.train.y), noise_std=noise.clamp_min(LEAST_NOISE)
-    )
+    return Wiener.fit(rows.x, pair.scaler.normalise(rows.y), noise_std=noise.clamp_min(LEAST_NOISE))

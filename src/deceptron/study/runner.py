@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from deceptron.maps import Deceptron, load, save
-from deceptron.problems import Split, get
+from deceptron.study import data
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.executor import Executor
 from deceptron.study.folder import DONE, FAILED, SKIPPED, StudyFolder
@@ -24,9 +24,6 @@ from deceptron.study.solving import solve_cell
 from deceptron.train.folder import environment
 
 Watch = Callable[[str, int, int], object]
-# Sets are drawn and simulated in blocks of this many rows, so that a row's bits do not depend on
-# how many a cell asks for.
-BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,15 @@ def run_study(
 
 def run_cell(path: Path, cell: Cell) -> None:
     """Solve one cell and write its records."""
-    folder, problem = StudyFolder(path), get(cell.problem)
-    split = _split(cell.problem, cell.seed, cell.set, -(-cell.instances // BLOCK) * BLOCK)
-    key = cell.model_key
+    folder, key = StudyFolder(path), cell.model_key
+    split = data.split(cell.problem, cell.seed, cell.set, cell.instances)
     if key is None:
         fields = {name: getattr(split, name)[: cell.instances].numpy() for name in ("x", "y")}
         folder.write_cell(cell, instances=None, steps=None, fields=fields)
         return
     try:
-        result = solve_cell(cell, problem, _pair(folder.pair_path(key)), split)
+        pair = _pair(folder.pair_path(key))
+        result = solve_cell(cell, data.problem(cell.problem), pair, split)
     except Unavailable as reason:
         folder.write_absent(cell, SKIPPED, str(reason))
         return
@@ -145,9 +142,3 @@ def _prepare(
 @lru_cache(maxsize=4)
 def _pair(path: Path) -> Deceptron:
     return load(path).eval().requires_grad_(False)
-
-
-@lru_cache(maxsize=6)
-def _split(problem: str, seed: int, chosen: str, rows: int) -> Split:
-    split: Split = getattr(get(problem, **{f"{chosen}_count": rows}).dataset(seed), chosen)
-    return split
