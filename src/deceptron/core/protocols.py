@@ -22,3 +22,21 @@ class Pair(Protocol):
     def g(self, y: Tensor) -> Tensor:
         """Normalised measurements to latents."""
         ...
+
+
+@runtime_checkable
+class GaussianPrior(Protocol):
+    """N(mean, C) on rows of latents, in the form that solvers need."""
+
+    @property
+    def mean(self) -> Tensor:
+        """One row of x."""
+        ...
+
+    def apply(self, v: Tensor) -> Tensor:
+        """``C v`` for rows v."""
+        ...
+
+    def solve(self, v: Tensor) -> Tensor:
+        """``C^-1 v`` for rows v."""
+        ...

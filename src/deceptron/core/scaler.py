@@ -51,10 +51,14 @@ class Scaler(nn.Module):
         """Normalised units back to physical units."""
         return y * self.scale + self.shift
 
+    def noise(self, noise_std: float | Tensor, y_shape: tuple[int, ...]) -> Tensor:
+        """Noise of this physical standard deviation in normalised units, one row of y."""
+        relative = torch.as_tensor(noise_std, device=self.scale.device) / self.scale
+        return relative.broadcast_to(y_shape)
+
     def noise_level(self, noise_std: float | Tensor, y_shape: tuple[int, ...]) -> float:
         """RMS over a row, in normalised units, of noise with this physical standard deviation."""
-        relative = torch.as_tensor(noise_std, device=self.scale.device) / self.scale
-        return float(relative.broadcast_to(y_shape).square().mean().sqrt())
+        return float(self.noise(noise_std, y_shape).square().mean().sqrt())
 
     @property
     def is_identity(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +12,14 @@ from torch import Tensor, nn
 from deceptron.core.box import Bounds, Box
 from deceptron.core.checks import check_count, check_range, check_rows
 from deceptron.core.errors import ConfigError, ShapeError
-from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Cost, Solution
 from deceptron.core.status import Reason
 from deceptron.solve.loop import Callback, Loop, Outcome
 from deceptron.solve.methods import Method, get_method
 from deceptron.solve.model import Model, Tally
+from deceptron.solve.objective import LeastSquares, Posterior
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.stopping import Stopping
@@ -34,6 +34,7 @@ def solve(
     x0: Tensor | None = None,
     bounds: Bounds | None = None,
     noise_std: float | Tensor | None = None,
+    prior: GaussianPrior | None = None,
     tau: float = 1.1,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -46,7 +47,8 @@ def solve(
     """Find, for each row of ``y``, a latent x whose prediction explains it.
 
     Minimises ``0.5 * mean((f(x) - y)**2)`` per row over the box, in the pair's normalised
-    measurement units. Rows never influence each other: N rows together give what N solves give.
+    measurement units; with a ``prior``, the negative log posterior in the same units. Rows never
+    influence each other: N rows together give what N solves give.
 
     Args:
         pair: anything with ``f`` and ``g``; the classical methods also take a bare callable f.
@@ -61,6 +63,9 @@ def solve(
         noise_std: standard deviation of the noise in y, physical units. Rows stop once their
             residual is at most ``tau`` times the noise level (the discrepancy principle), which
             includes the surrogate's own error when the pair knows it and ``forward`` is not given.
+        prior: mean and covariance of the latents, for example ``problem.prior``; needs
+            ``noise_std``. Residuals then count each component by its noise, methods that start at
+            zero start at the mean, and inner solvers are preconditioned by the covariance.
         max_iterations: accepted steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
@@ -78,16 +83,13 @@ def solve(
     scaler = _scaler(pair)
     _check_precision(pair, y)
     y_shape = tuple(y.shape[1:])
+    check_range("tau", tau, low=0, open_low=True)
+    surrogate_error = 0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0)
+    noise = _noise(scaler, noise_std, y_shape, surrogate_error)
     stopping = Stopping(
         tolerance=tolerance,
         relative_tolerance=relative_tolerance,
-        discrepancy=_discrepancy(
-            scaler,
-            noise_std,
-            tau,
-            y_shape,
-            surrogate_error=0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0),
-        ),
+        discrepancy=None if noise is None else tau * _rms(noise),
         gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
     )
     limit = chosen.max_iterations if max_iterations is None else max_iterations
@@ -101,7 +103,7 @@ def solve(
             target = scaler.normalise(target).to(y.dtype)
             if forward is not None:
                 forward = _normalised(forward, scaler, y.dtype)
-        start = _start(pair, chosen, target, x0, g)
+        start = _start(pair, chosen, target, x0, g, prior)
         x_shape = tuple(start.shape[1:])
         box = None
         if bounds is None:
@@ -113,8 +115,11 @@ def solve(
             x_flat = box.project(x_flat)
 
         tally = Tally(len(y), y.device)
-        model = Model(forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally)
-        if chosen.start == "reverse" and x0 is None:
+        objective = _objective(noise, prior, x_shape, target)
+        model = Model(
+            forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally, objective=objective
+        )
+        if chosen.start in ("reverse", "finite reverse") and x0 is None:
             model.charge("g")
         descent = chosen.descent(x_flat.shape[1])
         recorder = None
@@ -145,8 +150,7 @@ def _solution(
     seconds: float,
 ) -> Solution:
     status_of = torch.tensor([reason.status for reason in Reason], device=outcome.reason.device)
-    loss, first_loss = outcome.misfit / components, outcome.first_misfit / components
-    residual, first = (2 * loss).sqrt(), (2 * first_loss).sqrt()
+    residual, first = ((fit * (2 / components)).sqrt() for fit in (outcome.fit, outcome.first_fit))
     return Solution(
         x=outcome.x.reshape(-1, *x_shape),
         status=status_of[outcome.reason],
@@ -154,7 +158,7 @@ def _solution(
         iterations=outcome.iterations,
         residual=residual,
         relative_residual=torch.where(first == 0, 0.0, residual / first),
-        loss=loss,
+        loss=outcome.misfit / components,
         cost=Cost(**outcome.cost),
         method=method,
         seconds=seconds,
@@ -187,28 +191,52 @@ def _check_precision(pair: object, y: Tensor) -> None:
             return
 
 
-def _discrepancy(
+def _noise(
     scaler: Scaler | None,
     noise_std: float | Tensor | None,
-    tau: float,
     y_shape: tuple[int, ...],
-    *,
     surrogate_error: float,
-) -> float | None:
-    check_range("tau", tau, low=0, open_low=True)
+) -> Tensor | None:
+    """Standard deviation of what f cannot explain, normalised units, one row of y."""
     if noise_std is None:
         return None
     level = torch.as_tensor(noise_std)
     if not bool(((level >= 0) & level.isfinite()).all()):
         raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
     try:
-        noise_level = (scaler or Scaler()).noise_level(noise_std, y_shape)
+        noise = (scaler or Scaler()).noise(noise_std, y_shape)
     except RuntimeError:
         raise ShapeError(
             f"noise_std must broadcast to one row of y, shape {y_shape}; "
             f"got shape {tuple(level.shape)}"
         ) from None
-    return tau * math.hypot(noise_level, surrogate_error)
+    return torch.hypot(noise, torch.as_tensor(surrogate_error).to(noise))
+
+
+def _rms(row: Tensor) -> float:
+    return float(row.square().mean().sqrt())
+
+
+def _objective(
+    noise: Tensor | None, prior: GaussianPrior | None, x_shape: tuple[int, ...], like: Tensor
+) -> LeastSquares:
+    """With a prior, the noise weighs it against the data."""
+    level = None if noise is None else _rms(noise)
+    if prior is None:
+        return LeastSquares(level)
+    if not isinstance(prior, GaussianPrior):
+        raise ConfigError(
+            "prior must have mean, apply and solve, as problem.prior has; "
+            f"got {type(prior).__name__}"
+        )
+    if tuple(prior.mean.shape) != x_shape:
+        raise ShapeError(
+            f"prior.mean must have the shape of one row of x, {x_shape}; "
+            f"got {tuple(prior.mean.shape)}"
+        )
+    if noise is None or level is None or not bool((noise > 0).all()):
+        raise ConfigError("prior needs noise_std > 0: the noise weighs the prior against the data")
+    return Posterior(level, (level / noise).to(like).reshape(-1), prior, x_shape)
 
 
 def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
@@ -223,7 +251,12 @@ def _normalised(forward: RowMap, scaler: Scaler, dtype: torch.dtype) -> RowMap:
 
 
 def _start(
-    pair: object, method: Method, target: Tensor, x0: Tensor | None, g: RowMap | None
+    pair: object,
+    method: Method,
+    target: Tensor,
+    x0: Tensor | None,
+    g: RowMap | None,
+    prior: GaussianPrior | None,
 ) -> Tensor:
     """Rows to start from, in x's own shape."""
     if x0 is not None:
@@ -243,6 +276,13 @@ def _start(
         return _reverse_rows("wiener", estimate, target)
     if method.start == "reverse" and g is not None:
         return _reverse_rows("g", g, target)
+    if method.start == "finite reverse" and g is not None:
+        estimate = _reverse_rows("g", g, target)
+        finite = estimate.flatten(1).isfinite().all(1)
+        cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
+        return torch.where(finite.reshape(-1, *(1,) * (estimate.ndim - 1)), estimate, cold)
+    if prior is not None:
+        return prior.mean.to(target).expand(len(target), *prior.mean.shape).clone()
     x_shape = getattr(pair, "x_shape", None)
     if x_shape is None:
         if g is None:

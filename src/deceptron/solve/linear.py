@@ -1,8 +1,11 @@
-"""Batched damped least squares: min_d |J d + r|^2 + damping |d|^2 over the free components.
+"""Batched damped Gauss-Newton steps over the free components: with the objective's w, k, m, M,
+
+    min_d  |w (J d + r)|^2 + k |x + d - m|_M^2 + damping |d|_M^2
 
 Two solvers share one protocol. ``ConjugateGradients`` is CG on the normal equations in its
-least-squares form (CGLS), through jvps and vjps; a row that has converged stops moving, and is not
-charged. ``Dense`` forms J and its SVD once per point, after which any damping is a product.
+least-squares form (CGLS), through jvps and vjps, preconditioned by M^-1 (with a prior: its
+covariance); a row that has converged stops moving, and is not charged. ``Dense`` forms J once per
+point: without a prior its SVD, after which any damping is a product, else the normal equations.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count, check_range
+from deceptron.core.differentiate import Linearisation
 from deceptron.solve.model import Model, Point
-from deceptron.solve.rows import RowData, dot
+from deceptron.solve.objective import LeastSquares
+from deceptron.solve.rows import RowData, dot, norm
 
 
 class LinearSolver(Protocol):
@@ -53,11 +58,25 @@ class Free(RowData):
 
 
 @dataclass(frozen=True)
+class Start(RowData):
+    """A first guess d and its image J d."""
+
+    d: Float[Tensor, "B n"]
+    image: Float[Tensor, "B m"]
+
+
+@dataclass(frozen=True)
 class ConjugateGradients:
-    """CGLS to |J'(J d + r) + damping d| <= tolerance |J'r|, at most ``max_steps`` steps."""
+    """At most ``max_steps`` steps, or to a gradient of ``tolerance`` times that at the start.
+
+    Gradients of the quadratic are measured in the dual norm of the metric, |M^-1/2 .|. With
+    ``to_noise`` a row also stops once its linearised residual is down to the noise level: what is
+    left is noise, and fitting it is what makes an ill-posed problem diverge.
+    """
 
     max_steps: int = 100
     tolerance: float = 1e-6
+    to_noise: bool = False
 
     def __post_init__(self) -> None:
         check_count("ConjugateGradients(max_steps=...)", self.max_steps)
@@ -68,32 +87,46 @@ class ConjugateGradients:
         return Free(free_components(point, box))
 
     def solve(
-        self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
+        self,
+        model: Model,
+        point: Point,
+        factors: RowData,
+        damping: Float[Tensor, " B"],
+        start: Start | None = None,
     ) -> Float[Tensor, "B n"]:
         """Iterate; rows that have converged leave once they are half of the company."""
         assert isinstance(factors, Free)
+        objective = model.objective
         rows = len(point.x)
+        # The graph that the products run over costs a forward and a backward pass. Rebuilding it
+        # for a smaller company is not charged: a row's count must not depend on its neighbours.
+        model.charge("f")
+        model.charge("vjp")
+        jacobian = model.linearise(point.x)
+        # s = -w (J d + r); z is minus the gradient of the quadratic. At d = 0 the point carries
+        # it, elsewhere it costs a vjp.
+        d, s = torch.zeros_like(point.x), -objective.weigh(point.r)
+        z = -point.gradient * factors.free
+        if start is not None and bool((moved := start.d.any(1)).any()):
+            model.charge("vjp", moved.to(torch.int64))
+            d, s = start.d, s - objective.weigh(start.image)
+            z = _downhill(objective, jacobian, point.x, d, s, damping[:, None]) * factors.free
+        p = objective.precondition(z) * factors.free
         steps = torch.zeros(rows, dtype=torch.int64, device=point.x.device)
         solved = _Rows(
             index=torch.arange(rows, device=point.x.device),
             x=point.x,
             free=factors.free,
             damping=damping[:, None],
-            d=torch.zeros_like(point.x),
-            s=-point.r,  # -(J d + r)
-            # J'r is the gradient that the point carries: no extra vjp.
-            z=-point.gradient * factors.free,
-            p=-point.gradient * factors.free,
+            d=d,
+            s=s,
+            z=z,
+            p=p,
         )
         step_out = torch.zeros_like(point.x)
-        gamma = dot(solved.z, solved.z)
+        gamma = dot(z, p)
         goal = self.tolerance**2 * gamma
-        going = gamma > 0
-        # The graph that the products run over costs a forward and a backward pass. Rebuilding it
-        # for a smaller company is not charged: a row's count must not depend on its neighbours.
-        model.charge("f")
-        model.charge("vjp")
-        jacobian = model.linearise(point.x)
+        going = (gamma > 0) & self._above_noise(objective, s)
 
         for _ in range(self.max_steps):
             live = going.nonzero().flatten()
@@ -105,24 +138,45 @@ class ConjugateGradients:
                 gamma, goal, going = gamma[live], goal[live], going[live]
                 jacobian = model.linearise(solved.x)
             steps[solved.index] += going
-            q = jacobian.jvp(solved.p)
-            curvature = dot(q, q) + solved.damping[:, 0] * dot(solved.p, solved.p)
+            q = objective.weigh(jacobian.jvp(solved.p))
+            stiffness = objective.stiffness + solved.damping[:, 0]
+            curvature = dot(q, q) + stiffness * dot(solved.p, objective.metric(solved.p))
             # A direction without curvature (or NaN) ends the row where it is.
             moving = going & (curvature > 0) & curvature.isfinite()
             alpha = torch.where(moving, gamma / torch.where(moving, curvature, 1.0), 0.0)[:, None]
             d = torch.where(moving[:, None], solved.d + alpha * solved.p, solved.d)
             s = torch.where(moving[:, None], solved.s - alpha * q, solved.s)
-            z = (jacobian.vjp(s) - solved.damping * d) * solved.free
-            gamma_next = dot(z, z)
+            z = _downhill(objective, jacobian, solved.x, d, s, solved.damping) * solved.free
+            preconditioned = objective.precondition(z) * solved.free
+            gamma_next = dot(z, preconditioned)
             beta = torch.where(moving, gamma_next / torch.where(moving, gamma, 1.0), 0.0)[:, None]
-            solved = solved.moved(d=d, s=s, z=z, p=z + beta * solved.p)
+            solved = solved.moved(d=d, s=s, z=z, p=preconditioned + beta * solved.p)
             gamma = gamma_next
-            going = moving & (gamma > goal) & gamma.isfinite()
+            going = moving & (gamma > goal) & gamma.isfinite() & self._above_noise(objective, s)
 
         step_out[solved.index] = solved.d
         for kind in ("jvp", "vjp", "linear_steps"):
             model.charge(kind, steps)
         return step_out
+
+    def _above_noise(self, objective: LeastSquares, s: Float[Tensor, "B m"]) -> Tensor:
+        if not self.to_noise or objective.level is None:
+            return torch.ones_like(s[:, 0], dtype=torch.bool)
+        return norm(s) > objective.level * s.shape[1] ** 0.5
+
+
+def _downhill(
+    objective: LeastSquares,
+    jacobian: Linearisation,
+    x: Float[Tensor, "B n"],
+    d: Float[Tensor, "B n"],
+    s: Float[Tensor, "B m"],
+    damping: Float[Tensor, "B 1"],
+) -> Float[Tensor, "B n"]:
+    """Minus the gradient of the damped quadratic at d."""
+    z = jacobian.vjp(objective.weigh(s)) - damping * objective.metric(d)
+    pull = objective.pull(x + d)
+    return z if pull is None else z - pull
 
 
 @dataclass(frozen=True)
@@ -153,25 +207,40 @@ class Spectrum(RowData):
 
 
 @dataclass(frozen=True)
-class Dense:
-    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too)."""
+class Normal(RowData):
+    """J'w^2 J and the mask."""
 
-    def factor(self, model: Model, point: Point, box: Box | None) -> Spectrum:
+    curvature: Float[Tensor, "B n n"]
+    free: Float[Tensor, "B n"]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too).
+
+    With a prior the normal equations are well conditioned, and solved as they are.
+    """
+
+    def factor(self, model: Model, point: Point, box: Box | None) -> Spectrum | Normal:
         """n jvps and one SVD a row."""
         free = free_components(point, box)
         jacobian = model.f_jacobian(point.x) * free[:, None, :]
         # LAPACK refuses NaN for the whole batch; such a row gets a zero step instead.
         usable = jacobian.isfinite().all((1, 2))
-        left, values, right = torch.linalg.svd(
-            torch.where(usable[:, None, None], jacobian, 0.0), full_matrices=False
-        )
+        jacobian = torch.where(usable[:, None, None], jacobian, 0.0)
+        if model.objective.stiffness > 0:
+            weighted = model.objective.weigh(jacobian.mT).mT
+            return Normal(weighted.mT @ weighted, free * usable[:, None])
+        left, values, right = torch.linalg.svd(jacobian, full_matrices=False)
         coefficients = (left.mT @ point.r[:, :, None])[:, :, 0]
         return Spectrum(values, right, coefficients, free)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
     ) -> Float[Tensor, "B n"]:
-        """d = -V s / (s^2 + damping) U'r."""
+        """d = -V s / (s^2 + damping) U'r, or by the normal equations."""
+        if isinstance(factors, Normal):
+            return _solve_normal(model, point, factors, damping)
         assert isinstance(factors, Spectrum)
         values, c = factors.values, factors.coefficients
         size = max(point.x.shape[1], point.r.shape[1])
@@ -181,3 +250,15 @@ class Dense:
         # The mask is exact where the SVD is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.
         return -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0] * factors.free
+
+
+def _solve_normal(
+    model: Model, point: Point, factors: Normal, damping: Float[Tensor, " B"]
+) -> Float[Tensor, "B n"]:
+    objective, free = model.objective, factors.free
+    identity = torch.eye(free.shape[1], dtype=free.dtype, device=free.device)
+    stiffness = (objective.stiffness + damping)[:, None, None]
+    matrix = factors.curvature + stiffness * objective.metric(identity)
+    matrix = matrix * free[:, :, None] * free[:, None, :] + torch.diag_embed(1 - free)
+    pulled = torch.where(free > 0, -point.gradient, 0.0)
+    return torch.linalg.solve(matrix, pulled[:, :, None])[:, :, 0] * free

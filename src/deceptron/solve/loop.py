@@ -29,7 +29,8 @@ from deceptron.solve.stopping import RUNNING, Stopping
 class Snapshot:
     """What a callback sees after each pass: the rows that were live in it.
 
-    ``reason`` is -1 where a row goes on and a ``Reason`` where it has just stopped.
+    ``reason`` is -1 where a row goes on and a ``Reason`` where it has just stopped;
+    ``evaluations`` counts what the row has asked for so far (f, g, jvp and vjp alike).
     """
 
     rows: Int[Tensor, " B"]
@@ -39,6 +40,7 @@ class Snapshot:
     iterations: Int[Tensor, " B"]
     accepted: Bool[Tensor, " B"]
     reason: Int[Tensor, " B"]
+    evaluations: Int[Tensor, " B"]
 
 
 Callback = Callable[[int, Snapshot], object]
@@ -50,7 +52,8 @@ class Outcome:
 
     x: Float[Tensor, "B n"]
     misfit: Float[Tensor, " B"]
-    first_misfit: Float[Tensor, " B"]
+    fit: Float[Tensor, " B"]
+    first_fit: Float[Tensor, " B"]
     iterations: Int[Tensor, " B"]
     reason: Int[Tensor, " B"]
     cost: dict[str, Int[Tensor, " B"]]
@@ -63,7 +66,7 @@ class _Live(RowData):
     row: Int[Tensor, " B"]
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
-    first_misfit: Float[Tensor, " B"]
+    first_fit: Float[Tensor, " B"]
     first_gradient: Float[Tensor, " B"]
     finite_trial: Bool[Tensor, " B"]  # some trial since the last accepted step was finite
 
@@ -110,7 +113,8 @@ class Loop:
         self.outcome = Outcome(
             x=x0.clone(),
             misfit=unknown.clone(),
-            first_misfit=unknown.clone(),
+            fit=unknown.clone(),
+            first_fit=unknown.clone(),
             iterations=counts.clone(),
             reason=bad,
             cost={kind: self.model.tally.counts(kind) for kind in KINDS},
@@ -120,7 +124,7 @@ class Loop:
             row=usable,
             target=target[usable],
             iterations=counts[usable],
-            first_misfit=unknown[usable],
+            first_fit=unknown[usable],
             first_gradient=unknown[usable],
             finite_trial=torch.zeros_like(usable, dtype=torch.bool),
         )
@@ -128,7 +132,7 @@ class Loop:
             return
         trial = self.model.evaluate(x0[usable], self.live.target)
         self.point = trial.point
-        self.live = replace(self.live, first_misfit=self.point.misfit)
+        self.live = replace(self.live, first_fit=self.point.fit)
         finite = self.point.misfit.isfinite()
         reason = _mark(None, ~finite, Reason.NONFINITE_START)
         reason = self._settle(0, trial, finite, reason)
@@ -189,7 +193,7 @@ class Loop:
         """Stop the moved rows that are done; give a gradient to those that go on."""
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
-            first = (live.first_misfit * (2 / live.target.shape[1])).sqrt()
+            first = (live.first_fit * (2 / live.target.shape[1])).sqrt()
             for rule, met in stopping.residual_rules(self.point.residual, first):
                 reason = _mark(reason, met & moved, rule)
 
@@ -248,7 +252,8 @@ class Loop:
         rows = live.row[done]
         out.x[rows] = self.point.x[done]
         out.misfit[rows] = self.point.misfit[done]
-        out.first_misfit[rows] = live.first_misfit[done]
+        out.fit[rows] = self.point.fit[done]
+        out.first_fit[rows] = live.first_fit[done]
         out.iterations[rows] = live.iterations[done]
         out.reason[rows] = reason[done]
         for kind, totals in out.cost.items():
@@ -286,6 +291,7 @@ class Loop:
             iterations=live.iterations,
             accepted=moved,
             reason=torch.full_like(live.row, RUNNING) if reason is None else reason,
+            evaluations=self.model.tally.evaluations(),
         )
 
     def _entry(
@@ -303,6 +309,7 @@ class Loop:
             row=live.row,
             iteration=live.iterations,
             misfit=self.point.misfit,
+            fit=self.point.fit,
             scale=search_state.scale,
             slope=step.slope,
             step_norm=norm(step.p),

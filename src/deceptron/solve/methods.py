@@ -9,6 +9,7 @@ from typing import Any, Literal
 from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
+from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
@@ -27,15 +28,15 @@ class Method:
     """A named way to solve; pass one to ``dc.solve(method=...)`` to change its settings.
 
     ``descent`` is a function of the number of unknowns, because the best linear solver depends on
-    it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), or at the
-    ridge estimate. ``gradient_tolerance`` is the default rule: None means the square root of the
-    dtype's precision, 0 switches it off.
+    it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), there where
+    it is finite and at zero elsewhere, or at the ridge estimate. ``gradient_tolerance`` is the
+    default rule: None means the square root of the dtype's precision, 0 switches it off.
     """
 
     name: str
     descent: Callable[[int], Descent[Any]]
     search: Search[Any]
-    start: Literal["zero", "reverse", "wiener"] = "zero"
+    start: Literal["zero", "reverse", "finite reverse", "wiener"] = "zero"
     direct: bool = False
     needs_reverse: bool = False
     max_iterations: int = 200
@@ -71,6 +72,28 @@ def d_ipg_tangent(search: Armijo | None = None) -> Method:
         name="d-ipg-tangent",
         descent=lambda n: Tangent(),
         search=search or Armijo(),
+        needs_reverse=True,
+    )
+
+
+def guarded(
+    *,
+    quality: float = 0.5,
+    cg_steps: int = 20,
+    cg_tolerance: float = 0.05,
+    search: Armijo | None = None,
+) -> Method:
+    """From g(y*), the learned step where it pays, Newton-CG where it does not; the noise stops it.
+
+    Converges for any g: see ``solve/descents/guarded.py``.
+    """
+    linear = ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True)
+    descent = Guarded(linear, quality)
+    return Method(
+        name="guarded",
+        descent=lambda n: descent,
+        search=search or Armijo(max_backtracks=30),
+        start="finite reverse",
         needs_reverse=True,
     )
 
@@ -173,6 +196,7 @@ def _linear(n: int, kind: Linear, cg_steps: int, cg_tolerance: float) -> LinearS
 
 
 METHODS: dict[str, Callable[[], Method]] = {
+    "guarded": guarded,
     "d-ipg": d_ipg,
     "d-ipg-difference": d_ipg_difference,
     "d-ipg-tangent": d_ipg_tangent,

@@ -11,27 +11,30 @@ from torch import Tensor
 from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp, pull_back
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import RowMap
-from deceptron.solve.rows import RowData, norm
+from deceptron.solve.objective import LeastSquares
+from deceptron.solve.rows import RowData
 
 
 @dataclass(frozen=True)
 class Point(RowData):
-    """Rows at their current iterates; ``misfit`` is 0.5 |r|^2 and ``gradient`` its gradient J'r.
+    """Rows at their current iterates; ``misfit`` is the objective, ``gradient`` its gradient.
 
-    The loss that users see is misfit / m. Every test the loop makes is homogeneous in it, so the
-    factor is applied once, at the end.
+    ``fit`` is the part of the misfit that the data make, 0.5 |w r|^2; without a prior it is all of
+    it, and w = 1. The loss that users see is misfit / m. Every test the loop makes is homogeneous
+    in it, so the factor is applied once, at the end.
     """
 
     x: Float[Tensor, "B n"]
     y: Float[Tensor, "B m"]
     r: Float[Tensor, "B m"]
+    fit: Float[Tensor, " B"]
     misfit: Float[Tensor, " B"]
     gradient: Float[Tensor, "B n"]
 
     @property
     def residual(self) -> Float[Tensor, " B"]:
-        """RMS over the components of r."""
-        return (self.misfit * (2 / self.r.shape[1])).sqrt()
+        """RMS over the components of w r."""
+        return (self.fit * (2 / self.r.shape[1])).sqrt()
 
 
 KINDS = ("f", "g", "jvp", "vjp", "linear_steps")
@@ -61,6 +64,10 @@ class Tally:
         """Totals of the live rows."""
         return self._own[kind] + self._common[kind]
 
+    def evaluations(self) -> Int[Tensor, " B"]:
+        """f, g, jvp and vjp of the live rows, counted alike."""
+        return sum((self.counts(kind) for kind in KINDS[:4]), torch.zeros_like(self._own["f"]))
+
     def keep(self, index: Int[Tensor, " k"]) -> None:
         """Only the rows at ``index`` stay."""
         self._own = {kind: own[index] for kind, own in self._own.items()}
@@ -89,19 +96,25 @@ class Model:
         x_shape: tuple[int, ...],
         y_shape: tuple[int, ...],
         tally: Tally,
+        objective: LeastSquares | None = None,
     ) -> None:
         self._f, self._g = f, g
         self.x_shape, self.y_shape = x_shape, y_shape
         self.tally = tally
+        self.objective = objective or LeastSquares()
         self._rows: Tensor | None = None
 
     def at(self, rows: Int[Tensor, " k"]) -> Model:
         """The same maps for a sub-batch that consists of the live rows ``rows``."""
-        assert self._rows is None, "sub-batches do not nest"
         other = Model(
-            self._f, self._g, x_shape=self.x_shape, y_shape=self.y_shape, tally=self.tally
+            self._f,
+            self._g,
+            x_shape=self.x_shape,
+            y_shape=self.y_shape,
+            tally=self.tally,
+            objective=self.objective,
         )
-        other._rows = rows
+        other._rows = rows if self._rows is None else self._rows[rows]
         return other
 
     def charge(self, kind: str, amount: int | Tensor = 1) -> None:
@@ -116,16 +129,19 @@ class Model:
             output = self._flat_f(leaf)
         y = output.detach()
         r = y - target
-        misfit = norm(r).square_().mul_(0.5)
-        point = Point(x, y, r, misfit, gradient=x.new_empty(0))
+        fit = self.objective.fit(r)
+        point = Point(x, y, r, fit, self.objective.value(x, fit), gradient=x.new_empty(0))
         return Trial(point, leaf, output)
 
     def gradient(
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B n"]:
-        """J'r at the trial's point, charged to the ``wanted`` rows (default: all)."""
+        """Of the objective at the trial's point, charged to the ``wanted`` rows (default: all)."""
         self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
-        return pull_back(trial.output, trial.leaf, trial.point.r)
+        weigh = self.objective.weigh
+        gradient = pull_back(trial.output, trial.leaf, weigh(weigh(trial.point.r)))
+        pull = self.objective.pull(trial.point.x)
+        return gradient if pull is None else gradient + pull
 
     def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
         """The reverse map."""
@@ -136,6 +152,11 @@ class Model:
         """J_g(y) times a measurement-space direction."""
         self.charge("jvp")
         return jvp(self._flat_g, y, tangent)[1]
+
+    def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
+        """J_f(x) times a direction."""
+        self.charge("jvp")
+        return jvp(self._flat_f, x, tangent)[1]
 
     def linearise(self, x: Float[Tensor, "B n"]) -> Linearisation:
         """J_f(x) for repeated products. Nothing is charged: rows finish one by one, and the caller

@@ -19,6 +19,7 @@ class Entry(RowData):
     row: Int[Tensor, " k"]
     iteration: Int[Tensor, " k"]
     misfit: Float[Tensor, " k"]
+    fit: Float[Tensor, " k"]
     scale: Float[Tensor, " k"]
     slope: Float[Tensor, " k"]
     step_norm: Float[Tensor, " k"]
@@ -36,7 +37,7 @@ class Recorder:
         numbers = x.new_zeros(0)
         whole = numbers.to(torch.int64)
         # An empty first entry gives dtypes and device to a run in which nothing happens.
-        nothing = [whole, whole, *[numbers] * 5, whole.bool(), whole, whole]
+        nothing = [whole, whole, *[numbers] * 6, whole.bool(), whole, whole]
         self._entries = [Entry(*nothing)]
 
     def add(self, entry: Entry) -> None:
@@ -60,7 +61,7 @@ class Recorder:
         loss = entry.misfit / self.components
         cosine = -entry.slope / (entry.step_norm * entry.gradient_norm).clamp_min(tiny)
         return History(
-            residual=lay_out((2 * loss).sqrt(), nan),
+            residual=lay_out((entry.fit * (2 / self.components)).sqrt(), nan),
             loss=lay_out(loss, nan),
             step_size=lay_out(entry.scale, nan),
             step_norm=lay_out(entry.step_norm, nan),

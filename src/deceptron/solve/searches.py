@@ -173,9 +173,10 @@ class DampingState(SearchState):
 class AdaptiveDamping:
     """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
 
-    ``relative_start`` is the first damping in units of |J|^2, which is estimated by the Rayleigh
-    quotient of J'J at the gradient (once a solve). Nielsen eases the damping by at most 1/3 a
-    step; ``fastest_ease`` lets a nearly linear problem reach the undamped step sooner.
+    ``relative_start`` is the first damping in units of |w J|^2, which is estimated by the Rayleigh
+    quotient along the steepest descent in the objective's metric (once a solve). Nielsen eases the
+    damping by at most 1/3 a step; ``fastest_ease`` lets a nearly linear problem reach the undamped
+    step sooner.
     """
 
     relative_start: float = 1e-3
@@ -199,13 +200,12 @@ class AdaptiveDamping:
 
     def start(self, model: Model, point: Point) -> DampingState:
         """First damping from the size of J along the gradient."""
-        length = dot(point.gradient, point.gradient)
-        direction = (
-            point.gradient / length.sqrt().clamp_min(torch.finfo(length.dtype).tiny)[:, None]
-        )
+        direction = model.objective.precondition(point.gradient)
+        length = dot(point.gradient, direction).sqrt()
+        direction = direction / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None]
         for kind in ("f", "vjp", "jvp"):
             model.charge(kind)
-        q = model.linearise(point.x).jvp(direction)
+        q = model.objective.weigh(model.linearise(point.x).jvp(direction))
         rayleigh = dot(q, q)
         usable = rayleigh.isfinite() & (rayleigh > 0)
         damping = self.relative_start * torch.where(usable, rayleigh, 1.0)

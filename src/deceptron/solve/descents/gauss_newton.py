@@ -69,6 +69,7 @@ class SearchedDamping:
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """One linear solve per trial."""
         step = self.linear.solve(model, point, state, scale)
-        # -g'd - |Jd|^2 / 2 with (J'J + scale) d = -g: no difference of nearly equal misfits.
-        predicted = 0.5 * (scale * dot(step, step) - dot(point.gradient, step))
+        # -g'd - d'H d / 2 with (H + scale M) d = -g: no difference of nearly equal misfits.
+        length = dot(step, model.objective.metric(step))
+        predicted = 0.5 * (scale * length - dot(point.gradient, step))
         return Proposal(point.x + step, predicted=predicted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +48,8 @@ class LBFGS:
         else:
             s, y, rho = _remember(state, point)
         free = free_components(point, box)
-        direction = -free * _two_loop(s, y, rho, free * point.gradient)
+        precondition = model.objective.precondition
+        direction = -free * _two_loop(s, y, rho, free * point.gradient, precondition)
         return Memory(s, y, rho, point.x, point.gradient, direction)
 
     def propose(self, model: Model, point: Point, state: Memory, scale: Tensor) -> Proposal:
@@ -69,7 +71,13 @@ def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor, Tensor]:
     return push(state.s, s), push(state.y, y), push(state.rho, rho)
 
 
-def _two_loop(s: Tensor, y: Tensor, rho: Tensor, gradient: Tensor) -> Tensor:
+def _two_loop(
+    s: Tensor,
+    y: Tensor,
+    rho: Tensor,
+    gradient: Tensor,
+    precondition: Callable[[Tensor], Tensor],
+) -> Tensor:
     """H times gradient. Empty slots have rho = 0 and drop out of both loops."""
     q = gradient
     weights = []
@@ -77,10 +85,10 @@ def _two_loop(s: Tensor, y: Tensor, rho: Tensor, gradient: Tensor) -> Tensor:
         weight = rho[:, k] * dot(s[:, k], q)
         q = q - weight[:, None] * y[:, k]
         weights.append(weight)
-    # Scale by s'y / y'y of the newest pair; 1 while the memory is empty.
+    # Scale M^-1 by s'y / |y|^2 of the newest pair, in the same metric; 1 while memory is empty.
     newest = rho[:, 0] > 0
-    curvature = torch.where(newest, rho[:, 0] * dot(y[:, 0], y[:, 0]), 1.0)
-    q = q / curvature[:, None]
+    curvature = torch.where(newest, rho[:, 0] * dot(y[:, 0], precondition(y[:, 0])), 1.0)
+    q = precondition(q) / curvature[:, None]
     for k in reversed(range(s.shape[1])):
         weight = weights[k] - rho[:, k] * dot(y[:, k], q)
         q = q + weight[:, None] * s[:, k]
