@@ -12,9 +12,9 @@ from deceptron.report.tables.formats import to_csv, to_html, to_latex, to_markdo
 from deceptron.report.tables.table import (
     Column,
     Count,
+    Exact,
     Probability,
     Spread,
-    Steps,
     Table,
     difference,
     number,
@@ -59,8 +59,8 @@ def test_three_significant_digits(value, shown):
         (Probability(np.nan), "-"),
         (Count(12), "12*"),
         (Count(80), "80"),
-        (Steps(6.5), "6.5"),
-        (Steps(6.0), "6"),
+        (Exact(6.5), "6.5"),
+        (Exact(6.0), "6"),
         (None, "-"),
         (7, "7"),
     ],
@@ -71,7 +71,7 @@ def test_cells(cell, shown):
 
 def test_difference_is_ours_minus_the_papers():
     assert difference(Interval(0.5, 0.4, 0.6, 9), 0.2) == pytest.approx(0.3)
-    assert difference(Steps(7.0), Steps(5.0)) == Steps(2.0)
+    assert difference(Exact(7.0), Exact(5.0)) == Exact(2.0)
     assert difference(None, 0.2) is None
     assert difference("lm", "gd") is None
 

@@ -13,10 +13,10 @@ from deceptron.core.files import replacing
 from deceptron.report.tables.table import (
     Cell,
     Count,
+    Exact,
     Interval,
     Probability,
     Spread,
-    Steps,
     Table,
     is_number,
     text,
@@ -225,7 +225,7 @@ def _plain(cell: Cell, width: int) -> list[str]:
         values = (cell.value, cell.low, cell.high)
     elif isinstance(cell, Spread):
         values = (cell.mean, cell.deviation)
-    elif isinstance(cell, (Probability, Count, Steps)):
+    elif isinstance(cell, (Probability, Count, Exact)):
         values = (cell.value,)
     else:
         values = (cell,)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from deceptron.report.published import published
-from deceptron.report.tables.table import Cell, Column, Count, Probability, Steps, Table, difference
+from deceptron.report.tables.table import Cell, Column, Count, Exact, Probability, Table, difference
 from deceptron.report.tables.view import (
     MAIN_PROBLEMS,
     PAPER_SETTINGS,
@@ -103,7 +103,7 @@ def _row(
         p,
         in_noise(found, "residual"),
         in_noise(found, "true_residual"),
-        Steps(float(found["iterations"].median())),
+        Exact(float(found["iterations"].median())),
         float(found["evaluations"].mean()),
         1e3 * float(found["seconds"].mean()),
         1e3 * view.latency(problem, model, method),
@@ -158,7 +158,7 @@ def methods_beside_paper(index: Index) -> Table:
                 where = {"problem": problem, "model": model, "method": method}
                 theirs = published("Table 2", key, **where).value
                 pair = (theirs, ours[key])
-                shown = tuple(map(Steps, pair)) if key == "iterations" else pair
+                shown = tuple(map(Exact, pair)) if key == "iterations" else pair
                 row += [*shown, difference(shown[1], shown[0])]
             rows.append(tuple(row))
     return Table(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from deceptron import problems
 from deceptron.report.published import published
-from deceptron.report.tables.table import Cell, Column, Table
+from deceptron.report.tables.table import Cell, Column, Exact, Table
 from deceptron.report.tables.view import Index, View
+from deceptron.study.names import MODELS, PROBLEMS
 from deceptron.train import PRESETS, Recipe, recipe
 
 _STAGES = ("forward", "reverse", "jcp")
@@ -50,10 +52,10 @@ def _table_7(problem: str) -> tuple[Cell, ...]:
         return published("Table 7", quantity, problem=problem, method="").value
 
     return (
-        *(int(value(f"epochs {stage}")) for stage in _STAGES),
-        *(value(f"rate {stage}") for stage in _STAGES),
-        value("weight cycle"),
-        value("weight jcp"),
+        *(Exact(value(f"epochs {stage}")) for stage in _STAGES),
+        *(Exact(value(f"rate {stage}")) for stage in _STAGES),
+        Exact(value("weight cycle")),
+        Exact(value("weight jcp")),
         *[None] * 4,
     )
 
@@ -61,14 +63,14 @@ def _table_7(problem: str) -> tuple[Cell, ...]:
 def _recipe(found: Recipe) -> tuple[Cell, ...]:
     stages = [getattr(found, stage) for stage in _STAGES]
     return (
-        *(stage.epochs for stage in stages),
-        *(stage.learning_rate for stage in stages),
-        found.weights.cycle,
-        found.weights.jcp,
+        *(Exact(stage.epochs) for stage in stages),
+        *(Exact(stage.learning_rate) for stage in stages),
+        Exact(found.weights.cycle),
+        Exact(found.weights.jcp),
         stages[0].batch_size,
         f"{found.train_probes} x {found.train_probe_rows}",
         found.probe_law,
-        found.guard,
+        None if found.guard is None else Exact(found.guard),
     )
 
 
@@ -76,7 +78,7 @@ def models(index: Index) -> Table:
     """Every model of the study: what it took and how good its two maps are."""
     view = View(index)
     rows: list[tuple[Cell, ...]] = []
-    for row in index.records.models.to_dict("records"):
+    for row in sorted(index.models.values(), key=_place):
         noise = float(row["noise_level"])
         rows.append(
             (
@@ -118,3 +120,8 @@ def models(index: Index) -> Table:
         tuple(rows),
         view.notes() if rows else ("The table of models could not be read.",),
     )
+
+
+def _place(row: dict[Any, Any]) -> tuple[int, int, int]:
+    known = [*PROBLEMS, row["problem"]], [*MODELS, row["model"]]
+    return known[0].index(row["problem"]), known[1].index(row["model"]), int(row["seed"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from deceptron.report.published import best_baseline, published
 from deceptron.report.tables.methods import RULES
-from deceptron.report.tables.table import Cell, Column, Count, Steps, Table, difference
+from deceptron.report.tables.table import Cell, Column, Count, Exact, Table, difference
 from deceptron.report.tables.view import PAPER_SETTINGS, WITHOUT_JCP, Index, View
 from deceptron.study.statistics import Interval, mean_interval
 
@@ -98,7 +98,7 @@ def _paper(problem: str) -> tuple[Cell, ...]:
         value("best baseline rmse", best or ""),
         None,
         None,
-        Steps(value("iterations")),
+        Exact(value("iterations")),
         value("seconds"),
     )
 
@@ -126,6 +126,6 @@ def _ours(view: View, problem: str, model: str, candidates: tuple[str, ...]) -> 
         best.rmse if best else None,
         means["one-shot"],
         means["wiener"],
-        Steps(median),
+        Exact(median),
         view.latency(problem, model, "d-ipg"),
     )

@@ -35,13 +35,13 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A median number of steps, which is whole or halfway between two whole numbers."""
+class Exact:
+    """A number that is no measurement, shown as it is: a setting, a median number of steps."""
 
     value: float
 
 
-Cell: TypeAlias = str | int | float | Interval | Spread | Probability | Count | Steps | None
+Cell: TypeAlias = str | int | float | Interval | Spread | Probability | Count | Exact | None
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def text(cell: Cell) -> str:
         return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
     if isinstance(cell, Count):
         return f"{cell.value}*" if cell.value < FEW else str(cell.value)
-    if isinstance(cell, Steps):
-        return MISSING if math.isnan(cell.value) else f"{cell.value:.4g}"
+    if isinstance(cell, Exact):
+        return MISSING if math.isnan(cell.value) else f"{cell.value:.6g}"
     if isinstance(cell, int):
         return str(cell)
     return number(cell)
@@ -122,8 +122,10 @@ def text(cell: Cell) -> str:
 
 def difference(ours: Cell, paper: Cell) -> Cell:
     """Ours minus the paper's, where both are numbers."""
-    if isinstance(ours, Steps) and isinstance(paper, Steps):
-        return Steps(ours.value - paper.value)
+    if isinstance(ours, Exact) and isinstance(paper, Exact):
+        return Exact(ours.value - paper.value)
+    if isinstance(ours, Spread) and isinstance(paper, Spread):
+        return ours.mean - paper.mean
     value = ours.value if isinstance(ours, Interval) else ours
     return value - paper if isinstance(value, float) and isinstance(paper, float) else None
 

@@ -27,6 +27,8 @@ MODEL_FREE = ("wiener", "lm-true", "gn-prior")
 # Same weights of f, and of g up to stage 3.
 WITHOUT_JCP = {"paper": "paper-plain", "standard": "standard-plain"}
 
+_NAMED = 20  # groups of missing cells that a note names
+
 Axes = tuple[str, str, str, int, str]
 
 
@@ -162,7 +164,9 @@ class View:
                 f"{problem}, {set}, {model}, seed {seed}: {', '.join(methods)}"
                 for (problem, set, model, seed), methods in self._lacking.items()
             ]
-            notes.append(f"Not in the records: {'; '.join(parts)}.")
+            rest = len(parts) - _NAMED
+            more = f"; and {rest} more such groups" if rest > 0 else ""
+            notes.append(f"Not in the records: {'; '.join(parts[:_NAMED])}{more}.")
         return tuple(notes)
 
     def _find(
