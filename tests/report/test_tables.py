@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -204,33 +205,34 @@ def test_a_missing_cell_is_a_dash_with_a_note(records):
         & (records.instances["model"] == gone[1])
         & (records.instances["method"] == gone[2])
     )
-    broken = Records(
-        records.folder,
-        records.study,
-        records.environment,
-        records.models,
-        records.cells,
-        records.instances[keep],
-        records.steps,
-        (),
-    )
+    broken = replace(records, instances=records.instances[keep])
     table = methods(Index(broken))
     found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
     assert np.isnan(found["rmse"])
     assert any("heat-3d, test, standard, seed 7: lm-tuned" in note for note in table.notes)
 
 
+def test_models_of_two_presets_are_no_comparison_of_jcp(records):
+    models = records.models.copy()
+    models.loc[models["model"] == "standard-plain", "preset"] = "smoke"
+    index = Index(replace(records, models=models))
+    table = next(make for make in TABLES if make.__name__ == "jcp_effect")(index)
+    found = line(table, problem="heat-3d", source="ours, standard")
+    assert np.isnan(found["rmse_plain"])
+    assert np.isnan(found["rmse_change"])
+    assert not np.isnan(line(table, problem="heat-3d", source="ours, paper-reduced")["rmse_change"])
+    assert any("heat-3d, standard-plain, seed 7" in note for note in table.notes)
+
+
+def test_a_model_of_another_preset_is_no_reproduction(records):
+    models = records.models.assign(preset="smoke")
+    first = findings(Index(replace(records, models=models)))[0]
+    assert first.answers == ("No model of this study was trained by the published protocol.",)
+
+
 def test_nothing_at_all_is_no_exception(records):
-    empty = Records(
-        records.folder,
-        {**records.study},
-        {},
-        records.models.iloc[:0],
-        records.cells.iloc[:0],
-        records.instances.iloc[:0],
-        records.steps.iloc[:0],
-        (),
-    )
+    names = ("models", "cells", "instances", "steps")
+    empty = replace(records, **{name: getattr(records, name).iloc[:0] for name in names})
     index = Index(empty)
     for make in TABLES:
         to_markdown(make(index))

@@ -25,6 +25,7 @@ from deceptron.study.statistics import (
 )
 
 SIGNIFICANT = 0.05
+NEAR = 0.1  # success rates that differ by more do not agree
 YARDSTICKS = {
     "one-shot": "that of the network alone",
     "wiener": "the linear estimate's",
@@ -58,28 +59,27 @@ def findings(index: Index) -> list[Finding]:
 
 
 def _reproduction(view: View) -> list[str]:
-    answers = []
-    gaps = []
+    rates = []
     for problem in view.index.problems:
         cell = view.instances(problem, "paper", "d-ipg")
-        if len(cell):
+        if len(cell) and view.preset(problem, "paper").startswith("paper"):
             theirs = published("Table 3", "success", problem=problem, method="d-ipg").value
-            gaps.append((problem, view.rate(cell, "rmse").value, theirs))
-    if gaps:
-        near = [name for name, ours, theirs in gaps if abs(ours - theirs) <= 0.1]
-        far = [
-            f"{name} ({number(ours)} against {number(theirs)})"
-            for name, ours, theirs in gaps
-            if name not in near
-        ]
-        presets = sorted({view.preset(name, "paper") for name, _, _ in gaps})
-        answers.append(
-            f"D-IPG's success rate (rule rmse, preset {' or '.join(presets)}) is within 0.1 of the "
-            f"paper's on {len(near)} of {len(gaps)} problems"
-            + (f"; not on {', '.join(far)}." if far else ".")
-        )
+            rates.append((problem, view.rate(cell, "rmse").value, theirs))
+    if not rates:
+        return ["No model of this study was trained by the published protocol."]
+    far = [
+        f"{problem} ({number(ours)} against {number(theirs)})"
+        for problem, ours, theirs in rates
+        if abs(ours - theirs) > NEAR
+    ]
+    presets = sorted({view.preset(problem, "paper") for problem, _, _ in rates})
+    answers = [
+        f"D-IPG's success rate (rule rmse, preset {' or '.join(presets)}) is within {NEAR} of the "
+        f"paper's on {len(rates) - len(far)} of {_problems(len(rates))}"
+        + (f"; not on {', '.join(far)}." if far else ".")
+    ]
     pair = [view.instances("allen-cahn-2d", m, "d-ipg") for m in ("paper", "paper-plain")]
-    if all(map(len, pair)):
+    if "allen-cahn-2d" in (problem for problem, _, _ in rates) and all(map(len, pair)):
         ours = [view.rate(rows, "rmse").value for rows in pair]
         answers.append(
             "On allen-cahn-2d, where the paper has 1.00 with JCP and 0.163 without, this study has "
@@ -104,8 +104,8 @@ def _distances(view: View) -> list[str]:
             answers.append(
                 f"{set}: the error of {method} is {ratios} (medians over problems). Beside the "
                 f"network alone it is clearly smaller (paired, p < {SIGNIFICANT}) on "
-                f"{alone.smaller} and clearly larger on {alone.larger} of {len(alone.ratios)} "
-                "problems."
+                f"{alone.smaller} and clearly larger on {alone.larger} of "
+                f"{_problems(len(alone.ratios))}."
             )
     return answers
 
@@ -156,7 +156,7 @@ def _equal_steps(view: View) -> list[str]:
         if total:
             counts = ", ".join(f"{count} after {k}" for k, count in changed.items())
             answers.append(
-                f"Model {model}: of {total} problems, success (rule rmse) with and without JCP "
+                f"Model {model}: of {_problems(total)}, success (rule rmse) with and without JCP "
                 f"differs clearly (paired, p < {SIGNIFICANT}) on {counts} steps, and on "
                 f"{at_tolerance} where the tolerance stops."
             )
@@ -200,7 +200,7 @@ def _prediction(view: View) -> list[str]:
         clear = sum(found.p < SIGNIFICANT and found.rho > 0 for found in within)
         answers.append(
             "Between the instances of one standard model, a larger RJCP goes with a larger error "
-            f"(rho > 0, p < {SIGNIFICANT}) on {clear} of {len(within)} problems; median rho "
+            f"(rho > 0, p < {SIGNIFICANT}) on {clear} of {_problems(len(within))}; median rho "
             f"{number(float(np.median([found.rho for found in within])))}."
         )
     return answers
@@ -220,13 +220,17 @@ def _amortisation(view: View) -> list[str]:
         if not counts:
             continue
         never = len(counts) - len(finite)
-        parts = [f"never on {never} problems"] if never else []
+        parts = [f"never on {_problems(never)}"] if never else []
         if finite:
-            solves = f"{number(min(finite))} to {number(max(finite))} solves"
-            parts.insert(0, f"after {solves} on {len(finite)} problems")
+            ends = dict.fromkeys(str(math.ceil(count)) for count in (min(finite), max(finite)))
+            parts.insert(0, f"after {' to '.join(ends)} solves on {_problems(len(finite))}")
         answers.append(f"Against {baseline}, an instance at a time: {' and '.join(parts)}.")
     return answers
 
 
 def _is_clear(paired: Paired) -> bool:
     return bool(paired.p < SIGNIFICANT)
+
+
+def _problems(count: int) -> str:
+    return "1 problem" if count == 1 else f"{count} problems"

@@ -77,7 +77,7 @@ def _block(view: View, problem: str, model: str) -> list[tuple[Cell, ...]]:
     rows = []
     for method in view.planned(problem, model):
         rows.append(_row(view, problem, model, method, reference))
-        if method in view.planned(problem, plain) and method in ("one-shot", "d-ipg"):
+        if method in ("one-shot", "d-ipg") and method in view.planned(problem, plain):
             rows.append(_row(view, problem, plain, method, reference))
     return rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deceptron.report.published import Published, best_baseline, published
+from deceptron.report.published import best_baseline, published
 from deceptron.report.tables.methods import RULES
 from deceptron.report.tables.summary import TUNED
 from deceptron.report.tables.table import Cell, Column, Spread, Table, difference
@@ -32,8 +32,9 @@ def seeds(index: Index) -> Table:
         "seeds",
         "Three seeds",
         "Mean ± standard deviation over seeds, each with its own data and weights; one seed has no "
-        "spread. The best classic is chosen by its mean success, then RMSE, among those run on every seed. Test set. "
-        f"{RULES} The paper's seconds are of a GPU, ours of one CPU thread, an instance at a time.",
+        "spread. The best classic has the largest mean success, then the least RMSE, of those run "
+        f"on every seed. Test set. {RULES} The paper's seconds are "
+        "of a GPU, ours of one CPU thread, an instance at a time.",
         (
             Column("problem", "problem"),
             Column("source", "source"),
@@ -64,9 +65,7 @@ def _paper(problem: str) -> tuple[Cell, ...]:
     best = best_baseline("Table 6", problem)
 
     def value(quantity: str, method: str = "d-ipg", model: str = "paper") -> Spread:
-        found: Published = published(
-            "Table 6", quantity, problem=problem, method=method, model=model
-        )
+        found = published("Table 6", quantity, problem=problem, method=method, model=model)
         return Spread(found.value, found.spread)
 
     return (

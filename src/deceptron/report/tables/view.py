@@ -98,6 +98,21 @@ class Index:
         return {(row["problem"], row["model"], row["seed"]): row for row in rows}
 
     @cached_property
+    def unlike(self) -> set[tuple[str, str, int]]:
+        """Models without JCP that another preset trained than their partner with it.
+
+        Beside each other the two would show the presets, not JCP.
+        """
+        return {
+            (problem, plain, seed)
+            for with_jcp, plain in WITHOUT_JCP.items()
+            for problem, name, seed in self.models
+            if name == with_jcp
+            and (other := self.models.get((problem, plain, seed))) is not None
+            and other["preset"] != self.models[problem, name, seed]["preset"]
+        }
+
+    @cached_property
     def latencies(self) -> dict[Axes, float]:
         """Seconds of one instance solved alone, median."""
         cells = self.records.cells
@@ -112,15 +127,18 @@ class View:
     def __init__(self, index: Index) -> None:
         self.index = index
         self._lacking: dict[tuple[str, str, str, int], dict[str, None]] = defaultdict(dict)
+        self._unlike: dict[tuple[str, str, int], None] = {}
 
     def instances(
         self, problem: str, model: str, method: str, *, set: str = "test", seed: int | None = None
     ) -> pd.DataFrame:
         """A cell's rows, indexed and sorted by instance; empty, and noted, where there is none."""
         axes = self._find(problem, set, model, seed, method)
-        if axes is None:
-            where = (problem, set, model, self.index.seed if seed is None else seed)
-            self._lacking[where][method] = None
+        chosen = self.index.seed if seed is None else seed
+        if (problem, model, chosen) in self.index.unlike:
+            self._unlike[problem, model, chosen] = None
+        elif axes is None:
+            self._lacking[problem, set, model, chosen][method] = None
         return self.index.instances.rows(axes)
 
     def steps(
@@ -159,6 +177,9 @@ class View:
         notes = [*extra]
         if self.index.records.small:
             notes.append("Small samples: this study shows that everything runs, not how well.")
+        if self._unlike:
+            names = "; ".join(f"{p}, {model}, seed {seed}" for p, model, seed in self._unlike)
+            notes.append(f"Left out, not trained by the preset of its partner with JCP: {names}.")
         if self._lacking:
             parts = [
                 f"{problem}, {set}, {model}, seed {seed}: {', '.join(methods)}"
@@ -173,6 +194,8 @@ class View:
         self, problem: str, set: str, model: str, seed: int | None, method: str
     ) -> Axes | None:
         seed = self.index.seed if seed is None else seed
+        if (problem, model, seed) in self.index.unlike:
+            return None
         asked = (problem, set, model, seed, method)
         if asked in self.index.instances:
             return asked
