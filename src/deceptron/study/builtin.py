@@ -11,7 +11,6 @@ from deceptron.study.names import PROBE_COUNTS, SETS, STEP_SIZES
 
 _PROBES = tuple(f"paper-probes-{count}" for count in PROBE_COUNTS)
 _STEP_SIZES = tuple(f"d-ipg a={size:g}" for size in STEP_SIZES)
-_REVERSE = ("one-shot", "d-ipg", "d-ipg-free")
 _TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
 _OTHER_SEEDS = (8, 9)
 _BRANCHES = ("standard-plain", "paper", "paper-plain")
@@ -26,16 +25,22 @@ def quick() -> Study:
         missing_models="smoke",
         blocks=(
             Block(
-                methods=(*_REVERSE, "wiener", "d-ipg-tuned"),
+                methods=("one-shot", "wiener", "d-ipg", "d-ipg-tuned"),
                 sets=SETS,
                 instances=8,
                 max_iterations=steps,
             ),
-            Block(methods=_REVERSE, models=_BRANCHES, instances=8, max_iterations=steps),
+            Block(methods=("d-ipg-free",), instances=8, max_iterations=steps),
+            Block(
+                methods=("one-shot", "d-ipg", "d-ipg-free"),
+                models=_BRANCHES,
+                instances=8,
+                max_iterations=steps,
+            ),
             Block(methods=("gd", "l-bfgs", *_TUNED, "guarded"), instances=few, max_iterations=6),
             Block(methods=("gd", "l-bfgs"), models=("paper",), instances=few, max_iterations=6),
             Block(
-                methods=("gn", "lm"), models=("standard", "paper"), instances=2, max_iterations=4
+                methods=("gn", "lm"), models=("standard", "paper"), instances=2, max_iterations=2
             ),
             Block(methods=("lm-true", "guarded-true", "gn-prior"), instances=2, max_iterations=3),
             Block(

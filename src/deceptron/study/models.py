@@ -29,6 +29,7 @@ from deceptron.study import data
 from deceptron.study.cell import ModelKey
 from deceptron.study.measure import measure, simulate
 from deceptron.study.quality import LEAST_NOISE, surrogate_error
+from deceptron.study.solving import RJCP_PROBES
 from deceptron.train import recipe, train
 
 Policy = Literal["skip", "train", "smoke"]
@@ -129,8 +130,10 @@ def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
         x,
         prior=problem.prior,
         noise_std=problem.noise_std,
+        probes=RJCP_PROBES,
         generator=Generator().manual_seed(0),
     )
+    published = rjcp(pair, x, probes=RJCP_PROBES, generator=Generator().manual_seed(0))
     made = pair.provenance
     return {
         "problem": key.problem,
@@ -142,7 +145,7 @@ def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
         "parameters_g": sum(p.numel() for p in pair.g.parameters()),
         "surrogate_error": surrogate_error(pair, problem, x),
         "noise_level": pair.scaler.noise_level(problem.noise_std, problem.y_shape),
-        "rjcp": float(rjcp(pair, x, generator=Generator().manual_seed(0)).mean()),
+        "rjcp": float(published.mean()),
         "rjcp_noise_aware": float(noise_aware.mean()),
         "recon_rmse": float(reconstruction.rmse.mean()),
         "shipped": ships,
