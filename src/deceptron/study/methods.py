@@ -8,16 +8,15 @@ inner solves, which is cheaper and, on ill-posed problems, better than solving t
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from torch import Tensor
 
-from deceptron.core.errors import DeceptronError, unknown_name
+from deceptron.core.errors import unknown_name
 from deceptron.problems import Problem
-from deceptron.solve import methods, solve
+from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.solve.searches import Armijo
 from deceptron.study.names import METHODS, STEP_SIZES
@@ -44,17 +43,14 @@ ORACLE_STEPS = 12
 NEVER = 1e-9
 
 
-class Unavailable(DeceptronError):
-    """This version of the library lacks what a method needs."""
-
-
 @dataclass(frozen=True)
 class Solver:
     """One label of the study.
 
     ``stop`` names the rule: the paper's tolerance, the noise level, or none but the step limit and
     a vanishing gradient; ``limit`` is the step limit where the paper has none. ``physics`` says
-    whether f of the pair or the simulator is in the objective, ``start`` where rows begin.
+    whether f of the pair or the simulator is in the objective, ``start`` whether rows begin where
+    the method would have them or at the wiener estimate.
     """
 
     method: Callable[[], Method]
@@ -64,7 +60,7 @@ class Solver:
     prior: bool = False
     uses_reverse: bool = False
     limit: int | None = None
-    start: Literal["zero", "wiener"] = "zero"
+    start: Literal["own", "wiener"] = "own"
 
     def document(self) -> dict[str, Any]:
         """Its settings as JSON values."""
@@ -83,14 +79,14 @@ class Solver:
         if self.stop == "paper":
             chosen["tolerance"] = TOLERANCES[problem.name]
             limit = limit or ITERATIONS.get(problem.name, OTHER_ITERATIONS)
-        elif self.stop == "noise":
+        elif self.stop == "noise" or self.prior:
             chosen["noise_std"] = noise_std
         if self.physics == "true":
             chosen["forward"] = problem.simulate
         if self.prior:
-            if "prior" not in inspect.signature(solve).parameters:
-                raise Unavailable("this version of dc.solve takes no prior")
-            chosen |= {"prior": problem.prior, "noise_std": noise_std, "tau": NEVER}
+            chosen["prior"] = problem.prior
+            if self.stop == "never":
+                chosen["tau"] = NEVER
         return chosen if limit is None else {**chosen, "max_iterations": limit}
 
 
@@ -103,15 +99,6 @@ def solver(label: str) -> Solver:
 
 def _published(name: str) -> Callable[[], Method]:
     return lambda: methods.published(name)
-
-
-def _named(name: str) -> Callable[[], Method]:
-    def build() -> Method:
-        if name not in methods.METHODS:
-            raise Unavailable(f"this version of dc.solve has no method {name!r}")
-        return methods.METHODS[name]()
-
-    return build
 
 
 def _truncated_gn() -> Method:
@@ -130,13 +117,9 @@ def _step_size(size: float) -> Callable[[], Method]:
     return lambda: methods.d_ipg(search=Armijo(initial_scale=size, require_descent=False))
 
 
-def _direct(name: str, words: str) -> Solver:
-    return Solver(_named(name), "never", words, uses_reverse=name == "one-shot")
-
-
 SOLVERS: dict[str, Solver] = {
-    "one-shot": _direct("one-shot", "the reverse network alone"),
-    "wiener": _direct("wiener", "the closed-form ridge estimate from training pairs"),
+    "one-shot": Solver(methods.one_shot, "never", "the reverse network alone", uses_reverse=True),
+    "wiener": Solver(methods.wiener, "never", "the closed-form ridge estimate from training pairs"),
     "d-ipg": Solver(
         methods.d_ipg, "paper", "Algorithm 1, the paper's tolerance", uses_reverse=True
     ),
@@ -180,7 +163,7 @@ SOLVERS: dict[str, Solver] = {
         methods.l_bfgs, "noise", "L-BFGS, stopped at the noise level", limit=200
     ),
     "guarded": Solver(
-        _named("guarded"), "noise", "the learned step inside a safeguard", uses_reverse=True
+        methods.guarded, "noise", "the safeguarded learned step, from g(y)", uses_reverse=True
     ),
     "lm-true": Solver(
         _truncated_lm,
@@ -190,10 +173,11 @@ SOLVERS: dict[str, Solver] = {
         limit=TUNED_ITERATIONS,
     ),
     "guarded-true": Solver(
-        _named("guarded"),
+        methods.guarded,
         "noise",
-        "the safeguarded learned step on the true simulator",
+        "guarded on the true simulator with the prior",
         physics="true",
+        prior=True,
         uses_reverse=True,
     ),
     "gn-prior": Solver(

@@ -18,7 +18,6 @@ from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.executor import Executor
 from deceptron.study.folder import DONE, FAILED, SKIPPED, StudyFolder
 from deceptron.study.grid import Study
-from deceptron.study.methods import Unavailable
 from deceptron.study.models import NoModel, Provider, describe
 from deceptron.study.solving import solve_cell
 from deceptron.train.folder import environment
@@ -83,12 +82,8 @@ def run_cell(path: Path, cell: Cell) -> None:
         fields = {name: getattr(split, name)[: cell.instances].numpy() for name in ("x", "y")}
         folder.write_cell(cell, instances=None, steps=None, fields=fields)
         return
-    try:
-        pair = _pair(folder.pair_path(key))
-        result = solve_cell(cell, data.problem(cell.problem), pair, split)
-    except Unavailable as reason:
-        folder.write_absent(cell, SKIPPED, str(reason))
-        return
+    pair = _pair(folder.pair_path(key))
+    result = solve_cell(cell, data.problem(cell.problem), pair, split)
     folder.write_cell(
         cell,
         instances=result.instances,
