@@ -69,15 +69,20 @@ def main() -> None:
     chosen = [job for job in jobs() if not words or any(w in str(job.folder) for w in words)]
     if not chosen:
         sys.exit(f"no job has {' or '.join(words)} in its folder")
+    failed = 0
     for number, job in enumerate(chosen, 1):
         started = time.perf_counter()
-        pair = job.train()
-        training = sum(pair.provenance["seconds"].values())
-        print(
-            f"{number}/{len(chosen)} {job.folder.relative_to(MODELS.parent)}: "
-            f"{time.perf_counter() - started:.0f} s now, {training:.0f} s of training in all",
-            flush=True,
-        )
+        label = f"{number}/{len(chosen)} {job.folder.relative_to(MODELS.parent)}"
+        try:
+            pair = job.train()
+        except dc.DeceptronError as error:  # for example, another process trains in this folder
+            failed += 1
+            print(f"{label}: {error}", flush=True)
+            continue
+        now, training = time.perf_counter() - started, sum(pair.provenance["seconds"].values())
+        print(f"{label}: {now:.0f} s now, {training:.0f} s of training in all", flush=True)
+    if failed:
+        sys.exit(f"{failed} of {len(chosen)} jobs are not done: run this again")
 
 
 if __name__ == "__main__":
