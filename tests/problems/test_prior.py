@@ -97,3 +97,13 @@ def test_prior_mistakes() -> None:
         LowRankPrior.estimate(torch.ones(5, 4))
     with pytest.raises(dc.ShapeError, match="v must have shape"):
         small("heat-1d").prior.apply(torch.rand(2, 5))
+
+
+def test_the_inverse_of_a_small_floor_survives_single_precision() -> None:
+    """Inside the span two terms a million times larger than the result cancel."""
+    prior = dc.problems.get("heat-1d").prior
+    v = prior.sample(4, generator=generator(1)) - prior.mean.float()
+    exact = prior.solve(v.double())
+    single = prior.solve(v)
+    assert single.dtype == torch.float32
+    assert float((single - exact).norm() / exact.norm()) < 1e-6

@@ -23,14 +23,17 @@ def linear():
         sample=lambda count, g: 0.3 + 0.4 * torch.rand(count, 4, generator=g),
         bounds=(0.0, 1.0),
         noise_std=0.01,
+        train_count=200,
         test_count=ROWS,
     )
     f, g = torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)
     with torch.no_grad():
         f.weight.copy_(matrix)
         g.weight.copy_(torch.linalg.inv(matrix))
-    pair = dc.Deceptron(f, g, bounds=problem.bounds, x_shape=(4,)).requires_grad_(False)
-    return problem, pair, problem.dataset(3).test
+    data = problem.dataset(3)
+    wiener = dc.maps.Wiener.fit(data.train.x, data.train.y, noise_std=0.01)
+    pair = dc.Deceptron(f, g, bounds=problem.bounds, x_shape=(4,), wiener=wiener)
+    return problem, pair.requires_grad_(False), data.test
 
 
 def run(linear, method, **changes):
@@ -105,3 +108,19 @@ def test_methods_without_g_have_no_composition_defect(linear):
     result = run(linear, "lm-true", instances=3)
     assert result.instances["rjcp"].isna().all()
     assert (result.instances["linear_steps"] > 0).any() or (result.instances["jvp"] > 0).all()
+
+
+def test_the_oracle_is_the_mean_of_the_posterior(linear):
+    """For a linear problem and a Gaussian prior: m + C A' (A C A' + S)^-1 (y - A m)."""
+    problem, pair, split = linear
+    result = run(linear, "gn-prior", instances=5, max_iterations=None)
+    matrix, prior = pair.f.weight.double(), problem.prior
+    covariance = prior.apply(torch.eye(4, dtype=torch.float64))
+    innovation = matrix @ covariance @ matrix.T + 1e-4 * torch.eye(4)
+    gain = covariance @ matrix.T @ torch.linalg.inv(innovation)
+    mean = prior.mean + (split.y[:5].double() - matrix @ prior.mean) @ gain.T
+    np.testing.assert_allclose(result.fields["x"], mean[:3], atol=1e-4)
+    start = result.steps[result.steps["step"] == 0]["rmse"]
+    linear_estimate = pair.wiener(split.y[:5]).clamp(0, 1)
+    error = (linear_estimate - split.x[:5]).square().mean(1).sqrt()
+    np.testing.assert_allclose(start, error, rtol=1e-4)

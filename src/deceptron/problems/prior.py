@@ -115,11 +115,12 @@ class LowRankPrior(Prior):
         return (self.floor + inside).reshape(self.mean.shape)
 
     def _power(self, v: Tensor, power: float) -> Tensor:
-        basis, variances = self.basis.to(v), self.variances.to(v)
-        flat = v.flatten(1)
+        # In float64: for negative powers two terms of size floor**power cancel inside the span.
+        basis, variances = self.basis.to(v.device), self.variances.to(v.device)
+        flat = v.flatten(1).to(basis.dtype)
         base = self.floor**power
         inside = (flat @ basis) * (variances**power - base)
-        return (base * flat + inside @ basis.mT).reshape(v.shape)
+        return (base * flat + inside @ basis.mT).reshape(v.shape).to(v.dtype)
 
 
 @dataclass(frozen=True, eq=False)
