@@ -35,7 +35,7 @@ ITERATIONS = {"heat-1d": 120}
 OTHER_ITERATIONS = 80
 FREE_ITERATIONS = 40
 TUNED_ITERATIONS = 20
-ORACLE_ITERATIONS = 10
+ORACLE_ITERATIONS = 15
 TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 30, "cg_tolerance": 1e-2}
 # The prior preconditions: a dozen inner steps reach what thirty do without.
 ORACLE_STEPS = 12
