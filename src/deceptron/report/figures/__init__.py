@@ -10,6 +10,7 @@ from pathlib import Path
 from matplotlib import rc_context
 
 from deceptron.report.drawing import write_figure
+from deceptron.report.figures.against_paper import against_paper
 from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.geometry import cosine_spectrum, reproducibility
 from deceptron.report.figures.hyperparameters import hyperparameters
@@ -18,7 +19,7 @@ from deceptron.report.figures.performance import profiles, representative
 from deceptron.report.figures.reliability import reliability
 from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw
 from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.shift import against_paper, shift
+from deceptron.report.figures.shift import shift
 from deceptron.report.figures.style import FAMILIES, RC
 from deceptron.study.records import Records
 

@@ -89,10 +89,10 @@ def cosine_spectrum(shelf: Shelf) -> Drawing:
 
 def reproducibility(shelf: Shelf) -> Drawing:
     """RJCP against the spread of the error, and the width of the bundle of trajectories."""
+    if not shelf.problems(DIPG):
+        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family}")
     points = _points(shelf)
     widths = {series.label: _width(shelf, series) for series in (DIPG, PLAIN)}
-    if points.empty and all(width.empty for width in widths.values()):
-        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family}")
     figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     correlation = spearman(points["rjcp"], points["cv"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from textwrap import fill
+from textwrap import wrap
 from typing import Any, Literal
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -43,10 +42,11 @@ def say(axis: Axes, sentence: str) -> None:
     axis.set_yticks([])
     axis.spines[:].set_visible(False)
     inches = axis.get_window_extent().transformed(axis.figure.dpi_scale_trans.inverted()).width
+    words = wrap(sentence, int(15 * inches), break_on_hyphens=False, break_long_words=False)
     axis.text(
         0.5,
         0.5,
-        fill(sentence, max(16, int(13 * inches))),
+        "\n".join(words),
         transform=axis.transAxes,
         ha="center",
         va="center",
@@ -110,6 +110,8 @@ def duration(seconds: float) -> str:
 
 def trial_count(shelf: Shelf, problems: Sequence[str], series: Series, on: str = "test") -> str:
     """How much stands behind a series, such as ``80 instances per problem, seed 7``."""
+    if not problems:
+        return "no records"
     counts = {p: len(shelf.instances(p, series, on)) for p in problems}
     seeds = sorted({seed for p in problems for seed in shelf.seeds(p, series, on)})
     words = _counted(counts)
@@ -131,16 +133,18 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def models_used(shelf: Shelf) -> str:
-    """Which presets trained the pairs, in a sentence."""
+    """Which presets trained the pairs with and without JCP, in a sentence."""
     models = shelf.records.models
-    rows = models[models["model"] == shelf.family]
-    presets = {str(name): sorted(set(part["problem"])) for name, part in rows.groupby("preset")}
-    if not presets:
-        return f"Models: {shelf.family}."
-    if len(presets) == 1:
-        return f"Models: {shelf.family} (preset {next(iter(presets))})."
-    words = "; ".join(f"preset {name} on {', '.join(on)}" for name, on in presets.items())
-    return f"Models: {shelf.family} ({words})."
+    words = []
+    for name in (shelf.family, f"{shelf.family}-plain"):
+        rows = models[models["model"] == name]
+        presets = {str(preset): set(part["problem"]) for preset, part in rows.groupby("preset")}
+        if len(presets) == 1:
+            words.append(f"{name} (preset {next(iter(presets))})")
+        elif presets:
+            each = (f"{preset} on {', '.join(sorted(on))}" for preset, on in presets.items())
+            words.append(f"{name} (presets {'; '.join(each)})")
+    return f"Models: {', '.join(words) or shelf.family}."
 
 
 def caption(*sentences: str | None) -> str:
@@ -151,9 +155,3 @@ def caption(*sentences: str | None) -> str:
 def spread(index: int, count: int, width: float = 0.7) -> float:
     """Offset of entry ``index`` of ``count`` around a tick."""
     return 0.0 if count < 2 else width * (index / (count - 1) - 0.5)
-
-
-def finite(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The finite values as a flat array."""
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    return flat[np.isfinite(flat)]

@@ -1,9 +1,6 @@
-"""Beside the paper's figures: every method off distribution, and the published errors with ours."""
+"""Beside the paper's figures: every method in and off distribution, relative to one-shot."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +13,6 @@ from deceptron.report.figures.sheet import (
     NothingToDraw,
     caption,
     fewest,
-    legend_below,
     log_scale,
     models_used,
     spread,
@@ -24,23 +20,16 @@ from deceptron.report.figures.sheet import (
 )
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import (
-    BLUE,
-    COLUMN,
-    DIPG,
     ONE_SHOT,
     PAGE,
     PROBLEMS,
     SERIES,
-    WIENER,
     Series,
-    pick,
 )
-from deceptron.report.published import published
 from deceptron.study.names import SETS
-from deceptron.study.statistics import mean_interval
+from deceptron.study.statistics import Interval
 
 RESAMPLES = 1000
-(ORACLE,) = pick("gn-prior")
 
 
 def shift(shelf: Shelf) -> Drawing:
@@ -54,16 +43,16 @@ def shift(shelf: Shelf) -> Drawing:
     for axis, on in zip(axes, SETS, strict=True):
         axis.set_title(on)
         for row, series in enumerate(shown):
-            _row(axis, row, [_ratio(shelf, p, series, on) for p in problems], problems)
+            _row(axis, row, [ratio_to_one_shot(shelf, p, series, on) for p in problems], problems)
         axis.axvline(1, color="black", linewidth=0.8)
         axis.grid(False, axis="y")
+        axis.tick_params(axis="y", length=0)
         for edge in range(1, len(shown)):
             axis.axhline(edge - 0.5, color="0.9", linewidth=0.4)
         if not any(shelf.seeds(p, ONE_SHOT, on) for p in problems):
             axis.set_title(f"{on}: no records")
     axes[0].set_yticks(range(len(shown)), [s.label for s in shown])
     axes[0].set_ylim(len(shown) - 0.5, -0.5)
-    axes[0].tick_params(axis="y", length=0)
     log_scale(axes[0], "x")
     axes[1].set_xlabel("mean RMSE / mean RMSE of one-shot")
     handles = [
@@ -86,14 +75,7 @@ def shift(shelf: Shelf) -> Drawing:
     )
 
 
-@dataclass(frozen=True)
-class _Ratio:
-    value: float
-    low: float
-    high: float
-
-
-def _ratio(shelf: Shelf, problem: str, series: Series, on: str) -> _Ratio | None:
+def ratio_to_one_shot(shelf: Shelf, problem: str, series: Series, on: str) -> Interval | None:
     """Ratio of mean errors on shared trials; both means are resampled together."""
     table = (
         pd.concat(
@@ -114,10 +96,10 @@ def _ratio(shelf: Shelf, problem: str, series: Series, on: str) -> _Ratio | None
     means = values[drawn].mean(axis=1)
     low, high = np.quantile(means[:, 0] / means[:, 1], [0.025, 0.975])
     own, reference = values.mean(axis=0)
-    return _Ratio(own / reference, low, high)
+    return Interval(own / reference, low, high, len(values))
 
 
-def _row(axis: Axes, row: int, ratios: list[_Ratio | None], problems: list[str]) -> None:
+def _row(axis: Axes, row: int, ratios: list[Interval | None], problems: list[str]) -> None:
     known = [ratio.value for ratio in ratios if ratio is not None]
     if not known:
         return
@@ -130,57 +112,3 @@ def _row(axis: Axes, row: int, ratios: list[_Ratio | None], problems: list[str])
         y = row + spread(place, len(problems), 0.62)
         axis.plot([ratio.low, ratio.high], [y, y], color=color, linewidth=0.8)
         axis.plot(ratio.value, y, color=color, marker=marker, markersize=2.8)
-
-
-def against_paper(shelf: Shelf) -> Drawing:
-    """RMSE of D-IPG as published, by the published protocol here, and by our own; and the rest."""
-    paper, own = shelf.turn("paper"), shelf.turn("standard")
-    looks: list[tuple[str, Shelf, Series, dict[str, Any]]] = [
-        ("d-ipg, published protocol re-run", paper, DIPG, {"color": BLUE, "marker": "o"}),
-        ("d-ipg, standard", own, DIPG, {"color": BLUE, "marker": "s"}),
-        ("one-shot, standard", own, ONE_SHOT, {"color": ONE_SHOT.color, "marker": "D"}),
-        ("wiener", own, WIENER, {"color": WIENER.color, "marker": "d"}),
-        ("gn-prior (oracle)", own, ORACLE, {"color": ORACLE.color, "marker": "X"}),
-    ]
-    problems = [p for p in PROBLEMS if own.seeds(p, DIPG) or paper.seeds(p, DIPG)]
-    if not problems:
-        raise NothingToDraw("no records of d-ipg with the models standard or paper")
-    figure = Figure(figsize=(COLUMN, 0.42 * len(problems) + 1.3), layout="constrained")
-    axis = figure.subplots()
-    for row, problem in enumerate(problems):
-        value = published("Table 3", "rmse", problem=problem, method="d-ipg").value
-        axis.plot(
-            value,
-            row - 0.3,
-            linestyle="",
-            color=BLUE,
-            marker="o",
-            mfc="white",
-            label="d-ipg, as published" if row == 0 else None,
-        )
-        for place, (label, source, series, look) in enumerate(looks, 1):
-            interval = mean_interval(source.instances(problem, series)["rmse"])
-            y = row - 0.3 + 0.6 * place / len(looks)
-            axis.plot([interval.low, interval.high], [y, y], color=look["color"], linewidth=0.8)
-            axis.plot(interval.value, y, linestyle="", label=label if row == 0 else None, **look)
-        axis.axhline(row + 0.5, color="0.9", linewidth=0.4)
-    axis.set_yticks(range(len(problems)), problems)
-    axis.set_ylim(len(problems) - 0.5, -0.5)
-    axis.tick_params(axis="y", length=0)
-    axis.grid(False, axis="y")
-    log_scale(axis, "x")
-    axis.set_xlabel("mean RMSE on the test set")
-    legend_below(figure, [axis], columns=2)
-    return Drawing(
-        figure,
-        caption(
-            "Mean RMSE with 95% bootstrap intervals. Problems other than heat-1d, heat-3d and",
-            "allen-cahn-2d are this library's own definitions where the paper gives only words, so",
-            "the published value is another problem's.",
-            f"one-shot: {trial_count(own, own.problems(ONE_SHOT), ONE_SHOT)};",
-            f"re-run protocol: {trial_count(paper, paper.problems(DIPG), DIPG)}."
-            if paper.problems(DIPG)
-            else "re-run protocol: no records.",
-            models_used(paper),
-        ),
-    )

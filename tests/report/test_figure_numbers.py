@@ -1,0 +1,199 @@
+"""What the figures compute on the way, by hand; and the one look of each method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure as Canvas
+
+from deceptron.report.figures import style
+from deceptron.report.figures.performance import pooled
+from deceptron.report.figures.sheet import duration, log_scale, plain
+from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.shift import ratio_to_one_shot
+from deceptron.report.figures.style import DIPG, ONE_SHOT, PLAIN, SERIES, WIENER, pick
+from deceptron.report.reconstructions import Example, compact_figure
+from deceptron.study.names import METHODS
+from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records
+
+(GD,) = pick("gd")
+
+
+def table(columns, rows):
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def made(instances, steps=()):
+    """Records of heat-3d from short rows; what a row does not say is NaN."""
+    axes = {"problem": "heat-3d", "set": "test", "model": "standard", "seed": 7}
+    return Records(
+        Path(),
+        {},
+        {},
+        table(MODELS, []),
+        table(CELLS, []),
+        table(INSTANCES, [{**axes, **row} for row in instances]),
+        table(STEPS, [{**axes, **row} for row in steps]),
+        (),
+    )
+
+
+def path(method, instance, residuals, seconds=1.0):
+    return [
+        {
+            "method": method,
+            "instance": instance,
+            "step": t,
+            "residual": r,
+            "seconds": seconds * t,
+            "evaluations": 2.0 + 3 * t,
+        }
+        for t, r in enumerate(residuals)
+    ]
+
+
+@pytest.fixture
+def shelf():
+    """d-ipg solves at step 2 or not at all; one-shot has a residual of 0.2 or 0.5 of d-ipg's first.
+
+    gd was only run on the first instance.
+    """
+    instances = [
+        {"method": "d-ipg", "instance": 0, "iterations": 3, "residual": 1.0, "residual_start": 10},
+        {"method": "d-ipg", "instance": 1, "iterations": 1, "residual": 8.0, "residual_start": 10},
+        {"method": "one-shot", "instance": 0, "iterations": 0, "residual": 2.0},
+        {"method": "one-shot", "instance": 1, "iterations": 0, "residual": 5.0},
+        {"method": "gd", "instance": 0, "iterations": 1, "residual": 3.0},
+    ]
+    for row in instances:
+        row |= {"relative_residual": 1.0, "seconds": 0.5, "evaluations": 2, "rmse": 0.1}
+    steps = [
+        *path("d-ipg", 0, [10, 5, 3, 1]),
+        *path("d-ipg", 1, [10, 8]),
+        *path("one-shot", 0, [2]),
+        *path("one-shot", 1, [5]),
+        *path("gd", 0, [10, 3]),
+    ]
+    return Shelf.of(made(instances, steps), "standard")
+
+
+def test_costs_are_held_to_the_residual_at_zero(shelf):
+    start = shelf.instances("heat-3d", DIPG)["residual_start"]
+    own = shelf.costs("heat-3d", DIPG, start)
+    assert own["step"].tolist() == [2, np.inf]
+    assert own["seconds"].tolist() == [2, np.inf]
+    assert own["evaluations"].tolist() == [8, np.inf]
+    direct = shelf.costs("heat-3d", ONE_SHOT, start)
+    assert direct["step"].tolist() == [1, np.inf]
+    assert direct["seconds"].tolist() == [0.5, np.inf]
+    assert direct["evaluations"].tolist() == [2, np.inf]
+    assert shelf.costs("heat-3d", WIENER, start).empty
+
+
+def test_profiles_pool_only_instances_that_all_were_run_on(shelf):
+    pool = pooled(shelf, ["heat-3d"])
+    assert [series.label for series in pool.series] == ["one-shot", "d-ipg", "gd"]
+    assert pool.costs["step"].index.tolist() == [("heat-3d", 7, 0)]
+    assert pool.costs["step"].iloc[0].to_dict() == {"one-shot": 1, "d-ipg": 2, "gd": 1}
+    assert "the 1 instances that all methods were run on" in pool.note
+
+
+def test_a_method_that_lacks_a_problem_is_left_out_and_named(shelf):
+    instances = shelf.records.instances
+    other = instances[instances["method"] != "gd"].assign(problem="heat-2d")
+    records = made([])
+    everything = pd.concat([instances, other], ignore_index=True)
+    both = Shelf.of(
+        Records(*(everything if k == "instances" else v for k, v in vars(records).items())),
+        "standard",
+    )
+    pool = pooled(both, ["heat-3d", "heat-2d"])
+    assert "gd" not in {series.label for series in pool.series}
+    assert pool.note.endswith("Left out, not run on every problem: gd.")
+
+
+def test_paths_pool_seeds_and_end_in_nan(shelf):
+    paths = shelf.paths("heat-3d", DIPG, "residual")
+    np.testing.assert_equal(paths.to_numpy(), [[10, 5, 3, 1], [10, 8, np.nan, np.nan]])
+    assert paths.index.tolist() == [(7, 0), (7, 1)]
+    assert shelf.paths("heat-3d", PLAIN, "residual").empty
+
+
+def test_ratio_is_of_means_over_shared_instances():
+    errors = {"one-shot": [1.0, 3.0, 100.0], "gd": [2.0, 4.0]}
+    rows = [
+        {"method": method, "instance": k, "rmse": error}
+        for method, values in errors.items()
+        for k, error in enumerate(values)
+    ]
+    found = ratio_to_one_shot(Shelf.of(made(rows), "standard"), "heat-3d", GD, "test")
+    assert found.value == pytest.approx(6 / 4)
+    # Of the four resamples of two instances the ratios are 2, 1.5 (twice) and 4/3.
+    assert (found.low, found.high) == pytest.approx((4 / 3, 2))
+    assert ratio_to_one_shot(Shelf.of(made(rows), "standard"), "heat-2d", GD, "test") is None
+
+
+def test_every_method_has_one_look_in_the_order_of_the_study():
+    named = [method for method in METHODS if " a=" not in method]
+    assert [series.method for series in SERIES if series.jcp] == named
+    assert [series.label for series in SERIES if not series.jcp] == ["d-ipg without JCP"]
+    looks = {(series.color, str(series.line), series.width) for series in SERIES}
+    marks = {(series.color, series.marker, series.filled) for series in SERIES}
+    assert len(looks) == len(marks) == len(SERIES)
+    assert len(set(style.PROBLEMS.values())) == len(style.PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (12.3, "12 s"),
+        (1.26, "1.3 s"),
+        (0.9999, "1.0 s"),
+        (0.126, "126 ms"),
+        (0.00349, "3.5 ms"),
+        (2e-5, "20 µs"),
+        (float("nan"), "–"),
+    ],
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(1000, "1000"), (0.003, "0.003"), (1e-4, "$10^{-4}$"), (3e5, r"$3\times10^{5}$")],
+)
+def test_ticks_are_plain_numbers(value, words):
+    assert plain(value) == words
+
+
+@pytest.mark.parametrize("high", [1.01, 2.0, 30.0, 1e3, 1e9])
+def test_a_logarithmic_axis_has_a_few_ticks(high):
+    axes = Canvas().subplots()
+    axes.set_xlim(1.0, high)
+    log_scale(axes, "x")
+    low, top = axes.get_xlim()
+    ticks = [tick for tick in axes.get_xticks() if low <= tick <= top]
+    assert 1 <= len(ticks) <= 7
+    assert low <= 1.0
+    assert top >= high
+
+
+def test_compact_reconstructions_say_what_has_no_record():
+    x = torch.rand(1, 4, 4)
+    line = torch.rand(5)
+    figure = compact_figure(
+        [
+            Example("plane", x, x, {"d-ipg": (x, 0.25)}),
+            Example("line", line, line, {"d-ipg": (line, 0.5), "gn": (line, 1.0)}),
+        ],
+        ["d-ipg", "gn"],
+        width=4.0,
+    )
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[2:4] == ["d-ipg\n0.25", "gn\nno record"]
+    assert titles[6:8] == ["d-ipg\n0.5", "gn\n1"]

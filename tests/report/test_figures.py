@@ -1,0 +1,190 @@
+"""Figures from synthetic records: whole files, nothing overlaps, nothing missing goes unsaid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from matplotlib import rc_context
+from matplotlib.text import Text
+
+from deceptron.report import figures
+from deceptron.report.figures import PLANS, draw_all
+from deceptron.report.figures.sheet import NothingToDraw
+from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.style import RC
+
+KILOBYTES = 150
+# One family each, to save time; probes were only varied with the paper's protocol.
+CHOSEN = [
+    replace(plan, families=("paper" if plan.name in ("hyperparameters", "cosine") else "standard",))
+    for plan in PLANS
+]
+NAMES = [plan.name for plan in PLANS]
+
+
+@pytest.fixture(scope="module")
+def drawn(records, tmp_path_factory):
+    """Everything drawn once, with the canvases that were written."""
+    canvases = {}
+    write = figures.write_figure
+
+    def keep(canvas, path, **settings):
+        canvases[path.stem] = canvas
+        return write(canvas, path, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "write_figure", keep)
+        patch.setattr(figures, "PLANS", CHOSEN)
+        found = draw_all(records, tmp_path_factory.mktemp("figures"), small=True)
+    return {figure.name: figure for figure in found}, canvases
+
+
+def test_every_figure_is_drawn(drawn):
+    found, _ = drawn
+    assert list(found) == NAMES
+    assert [figure.missing for figure in found.values()] == [None] * len(NAMES)
+
+
+def test_figures_of_the_paper_are_drawn_for_both_families(records, tmp_path, monkeypatch):
+    def draw(shelf):
+        raise NothingToDraw(f"nothing of {shelf.family}")
+
+    monkeypatch.setattr(figures, "PLANS", [replace(plan, draw=draw) for plan in PLANS])
+    found = {figure.name: figure for figure in draw_all(records, tmp_path, small=False)}
+    pairs = [(f"{name}-standard", f"{name}-paper") for name in NAMES[:-2]]
+    assert list(found) == [name for pair in pairs for name in pair] + NAMES[-2:]
+    title = "Cosine spectrum (Figure 5), paper models"
+    assert found["cosine-paper"].missing == f"{title}: nothing of paper."
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_whole_and_small(drawn, name):
+    figure = drawn[0][name]
+    assert figure.png.read_bytes().startswith(b"\x89PNG")
+    assert figure.pdf.read_bytes().startswith(b"%PDF")
+    assert figure.png.stat().st_size < KILOBYTES * 1000
+    assert b"CreationDate" not in figure.pdf.read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_overlaps_or_leaves_the_page(drawn, name):
+    canvas = drawn[1][name]
+    canvas.set_dpi(figures.DPI)  # the PDF, which came last, has another
+    with rc_context(rc=RC):
+        canvas.draw_without_rendering()
+    page = canvas.bbox.padded(1)
+    boxes = [(text.get_text(), text.get_window_extent()) for text in visible_texts(canvas)]
+    for words, box in boxes:
+        assert page.x0 <= box.x0 <= box.x1 <= page.x1, words
+        assert page.y0 <= box.y0 <= box.y1 <= page.y1, words
+    for (one, first), (other, second) in combinations(boxes, 2):
+        width = min(first.x1, second.x1) - max(first.x0, second.x0)
+        height = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert min(width, height) < 1, f"{one!r} overlaps {other!r}"
+
+
+def visible_texts(canvas):
+    """Texts that are seen; ticks beyond the limits of their axis are not."""
+    unseen = set()
+    for axes in canvas.axes:
+        for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+                if not (axes.axison and min(limits) <= tick.get_loc() <= max(limits)):
+                    unseen |= {tick.label1, tick.label2}
+    return [
+        text
+        for text in canvas.findobj(Text)
+        if text.get_visible() and text.get_text().strip() and text not in unseen
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_are_labelled(drawn, name):
+    if name.startswith(("reconstructions", "reliability")):
+        return  # images and matrices carry names instead
+    for axes in drawn[1][name].axes:
+        said = [text for text in axes.texts if text.get_text()]
+        shares_x = axes.get_shared_x_axes().get_siblings(axes)
+        assert said or any(sibling.get_xlabel() for sibling in shares_x) or axes.get_ylabel()
+
+
+def test_captions_say_sample_rule_models(drawn):
+    captions = {name: figure.caption for name, figure in drawn[0].items()}
+    for words in captions.values():
+        assert "Small sample" in words
+        assert "Models: " in words
+    assert "6 instances per problem, seed 7." in captions["cosine"]
+    assert "12 instances per problem, seeds 7, 8." in captions["performance"]
+    assert "r_t / r_0 <= 0.30" in captions["profiles"]
+    assert "only the threshold of allen-cahn-2d" in captions["reliability"]
+    assert "preset paper-reduced" in captions["cosine"]
+
+
+def test_small_samples_are_marked_only_when_small(drawn, records, tmp_path, monkeypatch):
+    assert drawn[1]["cosine"].get_suptitle() == "small sample"
+    monkeypatch.setattr(figures, "PLANS", [plan for plan in CHOSEN if plan.name == "cosine"])
+    (figure,) = draw_all(records, tmp_path, small=False)
+    assert "mall sample" not in figure.caption
+
+
+def test_direct_answers_stand_in_every_method_figure(drawn):
+    for name in NAMES:
+        if name.startswith(("cosine", "reproducibility", "reconstructions")):
+            continue
+        words = {text.get_text().split(",")[0] for text in visible_texts(drawn[1][name])}
+        # The errors off distribution are relative to one-shot.
+        assert "wiener" in words, name
+        assert "one-shot" in words or name == "shift", name
+
+
+def test_no_records_give_a_sentence_each(records, tmp_path):
+    empty = replace(
+        records,
+        cells=records.cells.iloc[:0],
+        models=records.models.iloc[:0],
+        instances=records.instances.iloc[:0],
+        steps=records.steps.iloc[:0],
+    )
+    found = draw_all(empty, tmp_path / "new", small=False)
+    assert len(found) == 2 * len(NAMES) - 2
+    for figure in found:
+        assert figure.png is None
+        assert figure.missing.startswith(figure.title)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        ("mechanism", "no steps of d-ipg without JCP recorded"),
+        ("hyperparameters", "the probe count was not varied"),
+        ("reproducibility", "fewer than two iterations"),
+        ("performance", "no steps of d-ipg recorded on advection-diffusion-2d"),
+    ],
+)
+def test_panels_say_what_they_lack(records, plan, sentence):
+    with_jcp = records.instances["model"] == "standard"
+    partial = replace(
+        records,
+        instances=records.instances[with_jcp],
+        steps=records.steps[records.steps["model"] == "standard"],
+    )
+    (draw,) = (p.draw for p in PLANS if p.name == plan)
+    with rc_context(rc=RC):
+        canvas = draw(Shelf.of(partial, "standard")).figure
+        words = [text.get_text().replace("\n", " ") for text in visible_texts(canvas)]
+    assert any(text.startswith(sentence) for text in words)
+
+
+def test_a_single_instance_is_enough(records):
+    one = replace(
+        records,
+        instances=records.instances[records.instances["instance"] == 0],
+        steps=records.steps[records.steps["instance"] == 0],
+    )
+    shelf = Shelf.of(one, "standard")
+    with rc_context(rc=RC):
+        for plan in CHOSEN:
+            plan.draw(shelf.turn(*plan.families))
