@@ -28,9 +28,10 @@ _STATUS_ADVICE = {
         "method takes no steps: its one answer missed the rule."
     ),
     Status.STALLED: (
-        "No trial step was accepted. The row is at a minimum of its loss, or the learned step "
-        "no longer descends there: compare its residual with the noise, then try "
-        "method='d-ipg-tangent' or 'lm' started from this x."
+        "No trial step was accepted, or steps no longer helped. The row is at a minimum of its "
+        "loss, or the learned step no longer descends there: compare its residual with the "
+        "noise. If it is above, pass forward=simulator (the surrogate may not reach this row), "
+        "or try method='guarded' or 'lm' started from this x."
     ),
     Status.NONFINITE: (
         "The observation, the starting point or every trial gave NaN or infinity. Check the "
@@ -54,6 +55,7 @@ class Reason(IntEnum):
     NONFINITE_START = 8
     NONFINITE_TRIALS = 9
     CALLBACK = 10
+    NO_PROGRESS = 11
 
     @property
     def status(self) -> Status:
@@ -73,4 +75,5 @@ _STATUS_OF_REASON = {
     Reason.NONFINITE_START: Status.NONFINITE,
     Reason.NONFINITE_TRIALS: Status.NONFINITE,
     Reason.CALLBACK: Status.INTERRUPTED,
+    Reason.NO_PROGRESS: Status.STALLED,
 }

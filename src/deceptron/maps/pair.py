@@ -74,6 +74,15 @@ class Deceptron(nn.Module):
         return float(measured.get("val_task", 0.0)) ** 0.5
 
     @property
+    def noise_std(self) -> float | None:
+        """Noise of the observations it was trained for, physical units; None if it does not know.
+
+        The guarded solver stops there unless it is told another noise.
+        """
+        known = self.provenance.get("fields", {}).get("noise_std")
+        return known if isinstance(known, float) and known > 0 else None
+
+    @property
     def calibration(self) -> dict[str, Any]:
         """What validation data taught about error bars and trust; empty if never calibrated."""
         return dict(self.provenance.get("calibration", {}))
@@ -83,6 +92,12 @@ class Deceptron(nn.Module):
         """What error bars are multiplied by, so that 90% intervals hold 90% of validation data."""
         factor = self.calibration.get("interval_factor")
         return None if factor is None else float(factor)
+
+    @property
+    def prior_share(self) -> float | None:
+        """Part of the prior's covariance that error bars count, as fitted on validation data."""
+        share = self.calibration.get("prior_share")
+        return None if share is None else float(share)
 
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.stopping import Stopping
 
+# Of the standard normal distribution.
+QUANTILE_99 = 2.326
+
 
 def solve(
     pair: Pair | RowMap,
@@ -35,7 +39,7 @@ def solve(
     bounds: Bounds | None = None,
     noise_std: float | Tensor | None = None,
     prior: GaussianPrior | None = None,
-    tau: float = 1.1,
+    tau: float | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
     relative_tolerance: float | None = None,
@@ -63,6 +67,8 @@ def solve(
         noise_std: standard deviation of the noise in y, physical units. Rows stop once their
             residual is at most ``tau`` times the noise level (the discrepancy principle), which
             includes the surrogate's own error when the pair knows it and ``forward`` is not given.
+            The guarded method takes that of the pair if none is given.
+        tau: by default what 99% of pure noise stays below: 1.2 for 64 components, 1.05 for 1000.
         prior: mean and covariance of the latents, for example ``problem.prior``; needs
             ``noise_std``. Residuals then count each component by its noise, methods that start at
             zero start at the mean, and inner solvers are preconditioned by the covariance.
@@ -83,14 +89,20 @@ def solve(
     scaler = _scaler(pair)
     _check_precision(pair, y)
     y_shape = tuple(y.shape[1:])
-    check_range("tau", tau, low=0, open_low=True)
+    if tau is not None:
+        check_range("tau", tau, low=0, open_low=True)
+    if noise_std is None and chosen.assumes_noise:
+        noise_std = getattr(pair, "noise_std", None)
     surrogate_error = 0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0)
-    noise = _noise(scaler, noise_std, y_shape, surrogate_error)
+    noise = _noise(scaler, noise_std, y_shape)
     stopping = Stopping(
         tolerance=tolerance,
         relative_tolerance=relative_tolerance,
-        discrepancy=None if noise is None else tau * _rms(noise),
+        discrepancy=None
+        if noise is None
+        else _discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
         gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
+        progress=None if noise is None else chosen.progress,
     )
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
@@ -115,7 +127,7 @@ def solve(
             x_flat = box.project(x_flat)
 
         tally = Tally(len(y), y.device)
-        objective = _objective(noise, prior, x_shape, target)
+        objective = _objective(noise, surrogate_error, prior, x_shape, target)
         model = Model(
             forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally, objective=objective
         )
@@ -192,25 +204,34 @@ def _check_precision(pair: object, y: Tensor) -> None:
 
 
 def _noise(
-    scaler: Scaler | None,
-    noise_std: float | Tensor | None,
-    y_shape: tuple[int, ...],
-    surrogate_error: float,
+    scaler: Scaler | None, noise_std: float | Tensor | None, y_shape: tuple[int, ...]
 ) -> Tensor | None:
-    """Standard deviation of what f cannot explain, normalised units, one row of y."""
+    """Standard deviation of the noise, normalised units, one row of y."""
     if noise_std is None:
         return None
     level = torch.as_tensor(noise_std)
     if not bool(((level >= 0) & level.isfinite()).all()):
         raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
     try:
-        noise = (scaler or Scaler()).noise(noise_std, y_shape)
+        return (scaler or Scaler()).noise(noise_std, y_shape)
     except RuntimeError:
         raise ShapeError(
             f"noise_std must broadcast to one row of y, shape {y_shape}; "
             f"got shape {tuple(level.shape)}"
         ) from None
-    return torch.hypot(noise, torch.as_tensor(surrogate_error).to(noise))
+
+
+def _discrepancy(noise: Tensor, surrogate_error: float, tau: float | None) -> float:
+    """The residual at which what is left may be noise, or the surrogate's fault.
+
+    The mean of independent squares s_i^2 chi^2_1 has a relative standard deviation of
+    sqrt(2 sum s^4) / sum s^2, and its root half of that.
+    """
+    if tau is None:
+        variance = noise.double().square()
+        total = variance.sum().clamp_min(torch.finfo(torch.float64).tiny)
+        tau = 1 + 0.5 * QUANTILE_99 * float((2 * variance.square().sum()).sqrt() / total)
+    return math.hypot(tau * _rms(noise), tau * surrogate_error)
 
 
 def _rms(row: Tensor) -> float:
@@ -218,9 +239,15 @@ def _rms(row: Tensor) -> float:
 
 
 def _objective(
-    noise: Tensor | None, prior: GaussianPrior | None, x_shape: tuple[int, ...], like: Tensor
+    noise: Tensor | None,
+    surrogate_error: float,
+    prior: GaussianPrior | None,
+    x_shape: tuple[int, ...],
+    like: Tensor,
 ) -> LeastSquares:
-    """With a prior, the noise weighs it against the data."""
+    """With a prior, what f cannot explain weighs it against the data."""
+    if noise is not None:
+        noise = torch.hypot(noise, torch.as_tensor(surrogate_error).to(noise))
     level = None if noise is None else _rms(noise)
     if prior is None:
         return LeastSquares(level)

@@ -181,6 +181,9 @@ class Loop:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
         reason = self._settle(number, trial, accept, reason)
+        if self.stopping.progress is not None:
+            little = point.misfit - self.point.misfit < self.stopping.progress * point.misfit
+            reason = _mark(reason, accept & little, Reason.NO_PROGRESS)
         self._finish_pass(number, accept, reason)
 
     def _settle(

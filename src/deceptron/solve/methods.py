@@ -30,7 +30,11 @@ class Method:
     ``descent`` is a function of the number of unknowns, because the best linear solver depends on
     it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), there where
     it is finite and at zero elsewhere, or at the ridge estimate. ``gradient_tolerance`` is the
-    default rule: None means the square root of the dtype's precision, 0 switches it off.
+    default rule: None means the square root of the dtype's precision, 0 switches it off. With
+    ``assumes_noise`` the noise that the pair was trained for is the default. Where the noise is
+    known, a step that lowers the misfit by less than the share ``progress`` is a row's last.
+    ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
+    differs from row to row, and twice its RMS covers most rows.
     """
 
     name: str
@@ -39,8 +43,11 @@ class Method:
     start: Literal["zero", "reverse", "finite reverse", "wiener"] = "zero"
     direct: bool = False
     needs_reverse: bool = False
+    assumes_noise: bool = False
     max_iterations: int = 200
     gradient_tolerance: float | None = None
+    progress: float | None = None
+    surrogate_margin: float = 1.0
 
 
 def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
@@ -95,6 +102,10 @@ def guarded(
         search=search or Armijo(max_backtracks=30),
         start="finite reverse",
         needs_reverse=True,
+        assumes_noise=True,
+        max_iterations=50,
+        progress=0.02,
+        surrogate_margin=2.0,
     )
 
 

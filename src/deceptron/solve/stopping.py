@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -19,17 +19,20 @@ class Stopping:
     """Thresholds; None switches a rule off. Residuals are RMS in normalised units.
 
     ``gradient_tolerance`` compares the projected gradient |x - P(x - grad)| with its start.
+    ``progress`` gives a row up when a step lowers its misfit by less than this share: what f cannot
+    explain in large steps it will not explain in small ones.
     """
 
     tolerance: float | None = None
     relative_tolerance: float | None = None
     discrepancy: float | None = None
     gradient_tolerance: float | None = None
+    progress: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("tolerance", "relative_tolerance", "discrepancy", "gradient_tolerance"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), low=0)
+        for field in fields(self):
+            if getattr(self, field.name) is not None:
+                check_range(field.name, getattr(self, field.name), low=0)
 
     @property
     def any_residual_rule(self) -> bool:
