@@ -175,9 +175,8 @@ SOLVERS: dict[str, Solver] = {
     "guarded-true": Solver(
         methods.guarded,
         "noise",
-        "guarded on the true simulator with the prior",
+        "guarded on the true simulator",
         physics="true",
-        prior=True,
         uses_reverse=True,
     ),
     "gn-prior": Solver(
