@@ -36,9 +36,10 @@ OTHER_ITERATIONS = 80
 FREE_ITERATIONS = 40
 TUNED_ITERATIONS = 20
 ORACLE_ITERATIONS = 15
-TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 30, "cg_tolerance": 1e-2}
-# The prior preconditions: a dozen inner steps reach what thirty do without.
-ORACLE_STEPS = 12
+# Ten steps beat thirty, which beat solving the system: RMSE of lm-tuned on navier-stokes-2d 0.068
+# and 0.149, on advection-diffusion-2d 0.033 and 0.24 (thirty steps to 1e-2).
+TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 10, "cg_tolerance": 0.1}
+ORACLE_CG: dict[str, Any] = {"linear": "cg", "cg_steps": 12, "cg_tolerance": 1e-2}
 # A multiple of the noise level that no residual reaches.
 NEVER = 1e-9
 
@@ -106,7 +107,7 @@ def _truncated_gn() -> Method:
 
 
 def _oracle() -> Method:
-    return methods.gauss_newton(**{**TRUNCATED, "cg_steps": ORACLE_STEPS})
+    return methods.gauss_newton(**ORACLE_CG)
 
 
 def _truncated_lm() -> Method:
@@ -151,12 +152,12 @@ SOLVERS: dict[str, Solver] = {
         limit=OTHER_ITERATIONS,
     ),
     "gn-tuned": Solver(
-        _truncated_gn, "noise", "Gauss-Newton, CG truncated at 30 steps", limit=TUNED_ITERATIONS
+        _truncated_gn, "noise", "Gauss-Newton, CG truncated at 10 steps", limit=TUNED_ITERATIONS
     ),
     "lm-tuned": Solver(
         _truncated_lm,
         "noise",
-        "Levenberg-Marquardt, adaptive damping, CG truncated at 30 steps",
+        "Levenberg-Marquardt, adaptive damping, CG truncated at 10 steps",
         limit=TUNED_ITERATIONS,
     ),
     "l-bfgs-tuned": Solver(
