@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure as Canvas
+from PIL import Image
 
+from deceptron.report.drawing import write_figure
 from deceptron.report.figures import style
 from deceptron.report.figures.performance import pooled
 from deceptron.report.figures.sheet import duration, log_scale, plain
@@ -181,6 +183,16 @@ def test_a_logarithmic_axis_has_a_few_ticks(high):
     assert 1 <= len(ticks) <= 7
     assert low <= 1.0
     assert top >= high
+
+
+def test_a_written_picture_keeps_its_rare_colours(tmp_path):
+    figure = Canvas(figsize=(3, 3))
+    axes = figure.subplots()
+    axes.imshow(np.linspace(0, 1, 10_000).reshape(100, 100), cmap="viridis", alpha=0.9)
+    axes.plot(50, 50, "s", color=style.VERMILION, markersize=4)
+    pixels = np.asarray(Image.open(write_figure(figure, tmp_path / "a.png")).convert("RGB"))
+    wanted = np.array([int(style.VERMILION[k : k + 2], 16) for k in (1, 3, 5)])
+    assert np.abs(pixels.astype(int) - wanted).max(axis=2).min() < 20
 
 
 def test_compact_reconstructions_say_what_has_no_record():

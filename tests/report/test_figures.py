@@ -161,7 +161,7 @@ def test_no_records_give_a_sentence_each(records, tmp_path):
         ("mechanism", "no steps of d-ipg without JCP recorded"),
         ("hyperparameters", "the probe count was not varied"),
         ("reproducibility", "fewer than two iterations"),
-        ("performance", "no steps of d-ipg recorded on advection-diffusion-2d"),
+        ("performance", "no steps of d-ipg on advection-diffusion-2d"),
     ],
 )
 def test_panels_say_what_they_lack(records, plan, sentence):

@@ -73,8 +73,10 @@ def write_figure(figure: Figure, path: Path, *, dpi: int = 80) -> Path:
 
 
 def _shrink(png: Path) -> None:
-    """Keep 256 colours, which no reader tells from all of them, in a third of the bytes."""
+    """Keep 256 colours, in a third of the bytes and close to all of them, the rare ones too."""
     with Image.open(png) as image:
-        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        reduced = image.convert("RGB").quantize(
+            256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
         density = image.info.get("dpi")
     reduced.save(png, optimize=True, **({} if density is None else {"dpi": density}))

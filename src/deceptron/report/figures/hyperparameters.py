@@ -125,7 +125,7 @@ def _probe_rjcp(axis: Axes, shelf: Shelf, counts: list[int]) -> None:
     plain = shelf.rjcp(PROBLEM, PLAIN)
     if np.isfinite(plain):
         axis.axhline(plain, **PLAIN.look())
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.15 * float(np.nanmax([*values, plain, 1e-3])))
     axis.set_ylabel("RJCP")
     _probe_axis(axis, counts)
 

@@ -95,7 +95,7 @@ def _occupancy(axis: Axes, shelf: Shelf) -> None:
             facecolors=face,
             edgecolors=series.color,
             linewidths=0.4,
-            alpha=0.6,
+            alpha=0.8,
         )
     axis.axvline(GOOD_BASIN, color="0.3", linewidth=0.8)
     axis.set_yticks(range(len(shown)), [s.label for s in shown])
@@ -130,12 +130,13 @@ def _contraction(
             axis.axhline(level, **series.look())
     log_scale(axis, "y")
     axis.set_ylabel("mean RMSE")
+    if PLAIN not in means:
+        step_axis(axis)
+        say(strip, "no trial without JCP in the basin")
+        return
     axis.tick_params(labelbottom=False)
     strip.sharex(axis)
-    if PLAIN in means:
-        strip.axhline(1, color="0.6", linewidth=0.6)
-        strip.plot(means[PLAIN].index, means[PLAIN] / means[DIPG], **PLAIN.look(marker=True))
-        strip.set_ylabel("ratio")
-    else:
-        say(strip, "no trial without JCP in the basin")
+    strip.axhline(1, color="0.6", linewidth=0.6)
+    strip.plot(means[PLAIN].index, means[PLAIN] / means[DIPG], **PLAIN.look(marker=True))
+    strip.set_ylabel("ratio")
     step_axis(strip)

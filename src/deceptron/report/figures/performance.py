@@ -41,6 +41,7 @@ PROFILED = (
     *pick("gn-tuned", "lm-tuned", "l-bfgs-tuned", "guarded"),
 )
 WORDS = {"seconds": "time [s]", "step": "iterations", "evaluations": "evaluations of f, g, Jv, J'v"}
+UNSOLVED = "no instance that all methods were run on was solved"
 TERMS = (
     "Time is an instance's share of its batch. one-shot and wiener take part and count as one "
     "iteration, so a ratio of 1 is mostly theirs."
@@ -157,8 +158,8 @@ def pooled(shelf: Shelf, problems: Sequence[str]) -> Pool:
 
 def _trajectories(shelf: Shelf, axis: Axes, problem: str) -> None:
     own = shelf.paths(problem, DIPG, "rmse")
-    if own.empty or own.shape[1] < 2:
-        say(axis, f"no steps of d-ipg recorded on {problem}")
+    if own.shape[1] < 2:
+        say(axis, f"no steps of d-ipg on {problem}")
         return
     first = own.ffill(axis=1)[1]
     longest = 1
@@ -183,10 +184,12 @@ def _trajectories(shelf: Shelf, axis: Axes, problem: str) -> None:
 def _performance(axis: Axes, pool: Pool, cost: str) -> None:
     table = pool.costs[cost]
     worst = table.replace(np.inf, np.nan).div(table.min(axis=1), axis=0).max().max()
-    top = float(np.clip(2 * worst, 10, 1e4)) if np.isfinite(worst) else 10.0
-    ratios = np.geomspace(1, top, 300)
-    curves = performance_profile(pool.columns(cost), ratios)
     axis.set_title(f"performance, {'time' if cost == 'seconds' else WORDS[cost]}")
+    if not np.isfinite(worst):
+        say(axis, UNSOLVED)
+        return
+    ratios = np.geomspace(1, np.clip(2 * worst, 10, 1e4), 300)
+    curves = performance_profile(pool.columns(cost), ratios)
     axis.set_xlabel(r"ratio $\tau$ to the best method")
     _curves(axis, pool, ratios, curves)
 
@@ -196,7 +199,7 @@ def _budget(axis: Axes, pool: Pool, cost: str) -> None:
     low, high = spent.min().min(), spent.max().max()
     axis.set_title(f"data, {'time' if cost == 'seconds' else 'evaluations'}")
     if not np.isfinite(low):
-        say(axis, "no instance was solved")
+        say(axis, UNSOLVED)
         return
     budgets = np.geomspace(low / 1.5, high * 1.5, 300)
     axis.set_xlabel(f"budget: {WORDS[cost]}")
@@ -204,9 +207,6 @@ def _budget(axis: Axes, pool: Pool, cost: str) -> None:
 
 
 def _curves(axis: Axes, pool: Pool, grid: np.ndarray, curves: dict[str, np.ndarray]) -> None:
-    if pool.costs["seconds"].empty:
-        say(axis, "no instance that all methods were run on")
-        return
     for series in pool.series:
         axis.plot(grid, curves[series.label], drawstyle="steps-post", **series.look())
     axis.set_xlim(grid[0], grid[-1])

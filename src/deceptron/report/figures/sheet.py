@@ -21,6 +21,13 @@ RMSE_RULE = (
     "(the paper publishes only the threshold of allen-cahn-2d, 0.10)."
 )
 RESIDUAL_RULE = "Success rule residual: solved once r_t / r_0 <= 0.30, r_0 the residual at x = 0."
+# Where to put ticks in a decade, for axes of up to so many decades.
+LOG_TICKS = (
+    (0.8, (1, 1.5, 2, 3, 5, 7)),
+    (1.6, (1, 2, 5)),
+    (2.4, (1, 3)),
+    (math.inf, (1,)),
+)
 
 
 class NothingToDraw(Exception):
@@ -74,7 +81,7 @@ def log_scale(axes: Axes, name: Literal["x", "y"]) -> None:
         low, high = middle / math.sqrt(3), middle * math.sqrt(3)
         axes.set(**{f"{name}lim": (low, high)})
     decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 1.6 else (1, 3) if decades < 2.4 else (1,)
+    steps = next(steps for reach, steps in LOG_TICKS if decades < reach)
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(subs=steps, numticks=7 if decades > 2.4 else 12))
     axis.set_minor_locator(NullLocator())
@@ -83,7 +90,10 @@ def log_scale(axes: Axes, name: Literal["x", "y"]) -> None:
 
 def step_axis(axis: Axes) -> None:
     """Accepted steps along x."""
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    low, high = axis.get_xlim()
+    if high - low < 1:  # a single point
+        axis.set_xlim(low - 0.5, high + 0.5)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     axis.set_xlabel("accepted steps t")
 
 
