@@ -175,7 +175,7 @@ def _trajectories(shelf: Shelf, axis: Axes, problem: str) -> None:
         mean = paths.iloc[:, 1:].div(paths[1], axis=0).mean()
         axis.plot(mean.index, mean, **series.look())
         longest = max(longest, int(mean.index[-1]))
-    axis.set_xlim(1, max(longest, 3))
+    axis.set_xlim(1, max(longest, 7))
     log_scale(axis, "x")
     log_scale(axis, "y")
     axis.set_xlabel("accepted steps t")
