@@ -86,6 +86,11 @@ def solve(
     chosen = get_method(method)
     y = check_rows("y", y)
     f, g = _maps(pair, chosen)
+    if prior is not None and not isinstance(prior, GaussianPrior):
+        raise ConfigError(
+            "prior must have mean, apply and solve, as problem.prior has; "
+            f"got {type(prior).__name__}"
+        )
     scaler = _scaler(pair)
     _check_precision(pair, y)
     y_shape = tuple(y.shape[1:])
@@ -251,11 +256,6 @@ def _objective(
     level = None if noise is None else _rms(noise)
     if prior is None:
         return LeastSquares(level)
-    if not isinstance(prior, GaussianPrior):
-        raise ConfigError(
-            "prior must have mean, apply and solve, as problem.prior has; "
-            f"got {type(prior).__name__}"
-        )
     if tuple(prior.mean.shape) != x_shape:
         raise ShapeError(
             f"prior.mean must have the shape of one row of x, {x_shape}; "

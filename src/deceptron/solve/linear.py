@@ -22,7 +22,7 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.core.differentiate import Linearisation
 from deceptron.solve.model import Model, Point
 from deceptron.solve.objective import LeastSquares
-from deceptron.solve.rows import RowData, dot, norm
+from deceptron.solve.rows import RowData, dot
 
 
 class LinearSolver(Protocol):
@@ -71,7 +71,8 @@ class ConjugateGradients:
 
     Gradients of the quadratic are measured in the dual norm of the metric, |M^-1/2 .|. With
     ``to_noise`` a row also stops once its linearised residual is down to the noise level: what is
-    left is noise, and fitting it is what makes an ill-posed problem diverge.
+    left is noise, and fitting it is what makes an ill-posed problem diverge (a prior sees to that
+    itself, so with one the rule is off).
     """
 
     max_steps: int = 100
@@ -160,9 +161,9 @@ class ConjugateGradients:
         return step_out
 
     def _above_noise(self, objective: LeastSquares, s: Float[Tensor, "B m"]) -> Tensor:
-        if not self.to_noise or objective.level is None:
+        if not self.to_noise:
             return torch.ones_like(s[:, 0], dtype=torch.bool)
-        return norm(s) > objective.level * s.shape[1] ** 0.5
+        return ~objective.only_noise(s)
 
 
 def _downhill(

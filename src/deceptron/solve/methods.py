@@ -88,6 +88,7 @@ def guarded(
     quality: float = 0.5,
     cg_steps: int = 20,
     cg_tolerance: float = 0.05,
+    progress: float | None = 0.02,
     search: Armijo | None = None,
 ) -> Method:
     """From g(y*), the learned step where it pays, Newton-CG where it does not; the noise stops it.
@@ -104,7 +105,7 @@ def guarded(
         needs_reverse=True,
         assumes_noise=True,
         max_iterations=50,
-        progress=0.02,
+        progress=progress,
         surrogate_margin=2.0,
     )
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.protocols import GaussianPrior
@@ -43,6 +44,12 @@ class LeastSquares:
     def fit(self, r: Float[Tensor, "B m"]) -> Float[Tensor, " B"]:
         """``0.5 |w r|^2``."""
         return norm(self.weigh(r)).square_().mul_(0.5)
+
+    def only_noise(self, weighted: Float[Tensor, "B m"]) -> Bool[Tensor, " B"]:
+        """Whether a weighted residual is down to the noise, where nothing but that regularises."""
+        if self.level is None or self.stiffness > 0:
+            return torch.zeros_like(weighted[:, 0], dtype=torch.bool)
+        return norm(weighted) <= self.level * weighted.shape[1] ** 0.5
 
     def value(self, x: Float[Tensor, "B n"], fit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
         """phi, given its first term."""

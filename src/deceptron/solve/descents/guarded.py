@@ -3,8 +3,9 @@
 At each accepted point, and for each row on its own:
 
 1. *learned*: p = -J_g(y_t) r_t, projected on the box. One jvp, q = J p, gives the best scale along
-   p and the share of the misfit that the linearised problem would keep. Taken if that share is
-   small, or if it brings the linearised residual down to the noise.
+   p and the share of the residual that the linearised problem would keep. Taken if that share is
+   small, or if it brings the linearised residual down to the noise. After a learned step that did
+   leave so little, the next one is taken without the jvp.
 2. *newton*: CG on the linearised problem, started from the learned step, stopped at the noise.
 3. *gradient*: the projected gradient, as long as its quadratic model says.
 
@@ -81,17 +82,18 @@ class Guarded:
 
     def prepare(self, model: Model, point: Point, state: Rung | None, box: Box | None) -> Rung:
         """Climb down the ladder until every row has a direction that passes the tests."""
-        rows = len(point.x)
-        asking = torch.ones(rows, dtype=torch.bool, device=point.x.device)
+        asking, proven = torch.ones_like(point.misfit, dtype=torch.bool), None
         if state is not None:
+            last = state.rule == LEARNED
             kept = state.misfit - point.misfit >= self.trust * state.promised
-            asking = state.learned & (kept | (state.rule != LEARNED))
-        learned = self._learned(model, point, box, asking)
+            asking = state.learned & (kept | ~last)
+            proven = last & (point.misfit <= self.quality**2 * state.misfit)
+        learned = self._learned(model, point, box, asking, proven)
         asking = asking & (learned.left < 1)
         direction, rule = learned.d, torch.full_like(asking, LEARNED, dtype=torch.int64)
 
         good = learned.left <= self.quality
-        good = good | self._within_noise(model, point, learned.image)
+        good = good | model.objective.only_noise(model.objective.weigh(point.r + learned.image))
         rest = (~(asking & good)).nonzero().flatten()
         if len(rest):
             direction, rule = direction.clone(), rule.index_fill(0, rest, NEWTON)
@@ -112,20 +114,33 @@ class Guarded:
         return Proposal(x, rule=state.rule)
 
     def _learned(
-        self, model: Model, point: Point, box: Box | None, asking: Bool[Tensor, " B"]
+        self,
+        model: Model,
+        point: Point,
+        box: Box | None,
+        asking: Bool[Tensor, " B"],
+        proven: Bool[Tensor, " B"] | None,
     ) -> _Learned:
         """The learned step of the rows that ask; nothing, at no cost, for the others."""
-        d, image = torch.zeros_like(point.x), torch.zeros_like(point.r)
-        left = torch.full_like(point.misfit, torch.inf)
-        rows = asking.nonzero().flatten()
+        learned = _Learned(
+            torch.zeros_like(point.x),
+            torch.zeros_like(point.r),
+            torch.full_like(point.misfit, torch.inf),
+        )
+        unproven = asking if proven is None else asking & ~proven
+        rows = unproven.nonzero().flatten()
         if len(rows):
-            asked = self._measured(model.at(rows), point.take(rows), box)
-            d[rows], image[rows], left[rows] = asked.d, asked.image, asked.left
-        return _Learned(d, image, left)
+            measured = self._measured(model.at(rows), point.take(rows), box)
+            learned = learned.put(rows, measured)
+        rows = (asking & ~unproven).nonzero().flatten()
+        if len(rows):
+            step = _pulled_back(model.at(rows), point.take(rows), box)
+            good = torch.zeros_like(step[:, 0])
+            learned = learned.put(rows, _Learned(step, torch.zeros_like(point.r[rows]), good))
+        return learned
 
     def _measured(self, model: Model, point: Point, box: Box | None) -> _Learned:
-        p = -model.g_jvp(point.y, point.r)
-        p = _feasible(point.x, torch.where(p.isfinite().all(1)[:, None], p, 0.0), box)
+        p = _pulled_back(model, point, box)
         q = model.f_jvp(point.x, p)
         slope, objective = dot(point.gradient, p), model.objective
         curvature = dot(objective.weigh(q), objective.weigh(q))
@@ -147,13 +162,6 @@ class Guarded:
         start = Start(learned.d, learned.image)
         return self.linear.solve(model, point, factors, torch.zeros_like(point.misfit), start)
 
-    def _within_noise(self, model: Model, point: Point, image: Tensor) -> Bool[Tensor, " B"]:
-        level = model.objective.level
-        if level is None:
-            return torch.zeros_like(point.misfit, dtype=torch.bool)
-        ahead = model.objective.weigh(point.r + image)
-        return norm(ahead) <= level * point.r.shape[1] ** 0.5
-
     def _descends(
         self, point: Point, direction: Float[Tensor, "B n"], box: Box | None
     ) -> Bool[Tensor, " B"]:
@@ -172,6 +180,11 @@ class Guarded:
         curvature = dot(q, q) + objective.stiffness * dot(downhill, objective.metric(downhill))
         scale = (-dot(point.gradient, downhill) / curvature).nan_to_num(1.0, 1.0, 1.0)
         return _ahead(point, scale.clamp_min(self.shortest)[:, None], box) - point.x
+
+
+def _pulled_back(model: Model, point: Point, box: Box | None) -> Float[Tensor, "B n"]:
+    p = -model.g_jvp(point.y, point.r)
+    return _feasible(point.x, torch.where(p.isfinite().all(1)[:, None], p, 0.0), box)
 
 
 def _ahead(point: Point, scale: float | Tensor, box: Box | None) -> Float[Tensor, "B n"]:

@@ -1,0 +1,170 @@
+"""The guarded ladder: stationary for any g, cheap with a good one, quiet at the noise."""
+
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.core import Reason, Status
+from tests.solve.pairs import fitted_mlp_pair, invertible_pair
+
+
+class Replaced:
+    """The pair's f with another g."""
+
+    def __init__(self, pair, g):
+        self.f, self.g = pair.f, g
+
+
+def random_network(n):
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(n, 32), nn.Tanh(), nn.Linear(32, n)).double()
+
+
+def sometimes_nan(pair):
+    def g(y):
+        x = pair.g(y)
+        return torch.where((y[:, :1] > y[:, :1].median()), torch.nan, x)
+
+    return g
+
+
+REVERSE = {
+    "random": lambda pair, n: random_network(n),
+    "zero": lambda pair, n: torch.zeros_like,
+    "nan on some rows": lambda pair, n: sometimes_nan(pair),
+    "nan everywhere": lambda pair, n: lambda y: torch.full_like(y, torch.nan),
+    "backwards": lambda pair, n: lambda y: -pair.g(y),
+}
+
+
+def observations(pair, n, count=12):
+    generator = torch.Generator().manual_seed(8)
+    x = torch.rand(count, n, dtype=torch.float64, generator=generator)
+    return pair.f(x).detach() + 0.05 * torch.randn(
+        count, n, dtype=torch.float64, generator=generator
+    )
+
+
+def projected_gradient(pair, x, y, bounds):
+    x = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(0.5 * (pair.f(x) - y).square().sum(), x)
+    moved = x - gradient
+    if bounds is not None:
+        moved = moved.clamp(*bounds)
+    return (x - moved).norm(dim=1).detach()
+
+
+@pytest.mark.parametrize("bounds", [None, (0.1, 0.7)], ids=["free", "box"])
+@pytest.mark.parametrize("kind", REVERSE)
+def test_any_reverse_map_ends_at_a_stationary_point(kind, bounds):
+    n = 8
+    pair = fitted_mlp_pair(n)
+    y = observations(pair, n)
+    changed = Replaced(pair, REVERSE[kind](pair, n))
+    start = torch.full_like(y, 0.3)
+    solution = dc.solve(
+        changed,
+        y,
+        method="guarded",
+        x0=start,
+        bounds=bounds,
+        gradient_tolerance=1e-5,
+        max_iterations=400,
+    )
+    before = projected_gradient(pair, start, y, bounds)
+    after = projected_gradient(pair, solution.x, y, bounds)
+    assert bool((after <= 1e-4 * before).all()), (after / before).max()
+    assert bool((solution.loss <= 0.5 * (pair.f(start) - y).square().mean(1)).all())
+
+
+def test_rows_without_a_finite_reverse_start_cold():
+    n = 8
+    pair = fitted_mlp_pair(n)
+    y = observations(pair, n)
+    changed = Replaced(pair, sometimes_nan(pair))
+    lost = changed.g(y).isnan().any(1)
+    assert 0 < int(lost.sum()) < len(y)
+    solution = dc.solve(changed, y, method="guarded", max_iterations=0)
+    assert bool((solution.x[lost] == 0).all())
+    torch.testing.assert_close(solution.x[~lost], changed.g(y)[~lost])
+    solved = dc.solve(changed, y, method="guarded", max_iterations=100)
+    assert bool((solved.status == Status.CONVERGED).all())
+
+
+def test_a_good_map_makes_the_steps_and_the_guard_is_cheap():
+    pair = invertible_pair(bias=0.02)
+    generator = torch.Generator().manual_seed(2)
+    y = pair.f(torch.randn(16, 6, dtype=torch.float64, generator=generator))
+    settings = {"x0": torch.zeros_like(y), "tolerance": 1e-6}
+    guarded = dc.solve(pair, y, method="guarded", **settings)
+    tangent = dc.solve(pair, y, method="d-ipg-tangent", **settings)
+    assert bool(guarded.converged.all())
+    assert {name for row in range(16) for name in guarded.history.rule_names(row)} == {"learned"}
+    costs = [float(s.cost.evaluations.double().mean()) for s in (guarded, tangent)]
+    # A jvp measures the first step; those after a step that did as promised are not measured.
+    assert costs[0] <= 1.3 * costs[1]
+
+
+def test_a_bad_map_leaves_the_work_to_newton():
+    n = 8
+    pair = fitted_mlp_pair(n)
+    y = observations(pair, n)
+    changed = Replaced(pair, REVERSE["backwards"](pair, n))
+    solution = dc.solve(changed, y, method="guarded", x0=torch.full_like(y, 0.3))
+    names = [name for row in range(len(y)) for name in solution.history.rule_names(row)]
+    assert names.count("newton") > 0.8 * len(names)
+
+
+def test_an_explained_row_is_left_alone():
+    pair = invertible_pair()
+    generator = torch.Generator().manual_seed(2)
+    y = pair.f(torch.randn(4, 6, dtype=torch.float64, generator=generator))
+    y[2] += 5.0  # still in the range of f, so g explains it too
+    solution = dc.solve(pair, y, method="guarded", noise_std=0.01)
+    assert solution.reason.tolist() == [Reason.DISCREPANCY] * 4
+    assert solution.iterations.tolist() == [0] * 4
+    assert solution.cost.evaluations.tolist() == [2] * 4
+
+
+def test_newton_stops_at_the_noise_and_not_below():
+    n = 40
+    generator = torch.Generator().manual_seed(1)
+    decay = torch.logspace(0, -5, n, dtype=torch.float64)
+    truth = torch.randn(6, n, dtype=torch.float64, generator=generator)
+    y = truth * decay + 0.01 * torch.randn(6, n, dtype=torch.float64, generator=generator)
+    pair = Replaced(type("Blur", (), {"f": staticmethod(lambda x: x * decay)}), torch.zeros_like)
+    solution = dc.solve(pair, y, method="guarded", noise_std=0.01)
+    assert bool((solution.reason == Reason.DISCREPANCY).all())
+    # To the bottom the residual would be zero and the error 1e5 times the noise.
+    assert bool((solution.residual > 0.3 * 0.01).all())
+    assert bool(((solution.x - truth).square().mean(1).sqrt() < 1.2).all())
+
+
+def test_a_row_that_cannot_be_explained_is_given_up():
+    def valley(x):
+        """Rosenbrock's residuals, and a third that no x changes."""
+        return torch.stack([10 * (x[:, 1] - x[:, 0] ** 2), 1 - x[:, 0], 0 * x[:, 0] + 9], 1)
+
+    pair = Replaced(type("Valley", (), {"f": staticmethod(valley)}), lambda y: y[:, :2])
+    y = torch.zeros(3, 3, dtype=torch.float64)
+    x0 = torch.tensor([[-1.2, 1.0]], dtype=torch.float64).repeat(3, 1)
+    solution = dc.solve(pair, y, method="guarded", x0=x0, noise_std=0.01)
+    assert solution.reason.tolist() == [Reason.NO_PROGRESS] * 3
+    assert bool((solution.status == Status.STALLED).all())
+    # The same without the rule goes on to the bottom of the valley.
+    patient = dc.solve(pair, y, method=dc.methods.guarded(progress=None), x0=x0, noise_std=0.01)
+    assert bool((patient.loss < solution.loss).all())
+
+
+def test_the_default_tau_is_the_99_percent_quantile_of_pure_noise():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.logspace(-2, 0, 50, dtype=torch.float64)  # very unequal components
+    y = noise * torch.randn(4000, 50, dtype=torch.float64, generator=generator)
+
+    def f(x):
+        return torch.zeros(len(x), 50, dtype=x.dtype) + 0 * x
+
+    solution = dc.solve(f, y, method="gd", x0=torch.zeros(4000, 1, dtype=y.dtype), noise_std=noise)
+    explained = float((solution.reason == Reason.DISCREPANCY).double().mean())
+    assert 0.975 <= explained <= 0.997
