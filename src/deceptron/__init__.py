@@ -11,7 +11,7 @@ from deceptron.core import (
     SolveFailed,
     Status,
 )
-from deceptron.geometry import jcp, rjcp
+from deceptron.geometry import jcp, rjcp, trust
 from deceptron.maps import Deceptron, load, save
 from deceptron.solve import methods, solve, solve_file
 from deceptron.train import train
@@ -39,4 +39,5 @@ __all__ = [
     "solve",
     "solve_file",
     "train",
+    "trust",
 ]

@@ -1,13 +1,14 @@
 """Error bars: spread, calibration and coverage, where the truth is known in closed form."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from scipy import stats
 
 import deceptron as dc
-from deceptron.geometry import Posterior, fit_interval_factor
+from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share
 from deceptron.geometry.posterior import quantile
 from tests.geometry.linear import N, generator, linear_case
 
@@ -52,7 +53,7 @@ def test_bars_of_the_best_gain_cover_without_calibration(case):
     x, y = case.observe(600, seed=11)
     posterior = one_shot(case, case.pair(case.best_gain), y)
     # The misfit of a row scatters about one and only ever widens: leave it out here.
-    plain = Posterior(pair=posterior.pair, x=posterior.x, prior=case.prior, noise_std=case.noise)
+    plain = replace(posterior, misfit=None)
     assert coverage(plain, x) == pytest.approx(0.9, abs=0.02)
     assert fit_interval_factor(plain, x, samples=64, generator=generator()) == pytest.approx(
         1.0, abs=0.05
@@ -87,6 +88,25 @@ def test_the_factor_is_the_conformal_quantile_of_the_scores(case):
         one_shot(case, calibrated(pair, 3.0), y), x, samples=8, generator=generator()
     )
     assert again == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.03])
+def test_a_family_that_varies_less_than_its_prior_is_noticed(case, share):
+    """Latents of covariance ``share * C`` through a poor gain: P with that share is the truth."""
+    pair = case.pair(0.5 * case.best_gain)
+    x, y = case.observe(1500, seed=6)
+    shrunk = case.prior.mean + share**0.5 * (x - case.prior.mean)
+    y = y + (shrunk - x) @ case.matrix.T
+    posterior = replace(one_shot(case, pair, y), misfit=None)
+    found = fit_prior_share(posterior, shrunk, samples=64, generator=generator())
+    assert found == share
+    exact = replace(posterior, prior_share=share)
+    factor = fit_interval_factor(exact, shrunk, samples=64, generator=generator())
+    assert factor == pytest.approx(1.0, abs=0.05)
+    pair.provenance["calibration"] = {"prior_share": share}
+    torch.testing.assert_close(
+        exact.std(generator=generator()), posterior.std(generator=generator())
+    )
 
 
 def test_bars_widen_where_the_data_are_not_explained(case):

@@ -8,7 +8,7 @@ from deceptron.geometry.noise_aware import (
     noise_aware_rjcp,
     optimal_gain,
 )
-from deceptron.geometry.posterior import Posterior, fit_interval_factor
+from deceptron.geometry.posterior import Posterior, fit_interval_factor, fit_prior_share
 from deceptron.geometry.trust import fit_trust, round_trips, trust
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "draw_probes",
     "first_order_remainder",
     "fit_interval_factor",
+    "fit_prior_share",
     "fit_trust",
     "gain_distance",
     "gain_errors",

@@ -129,14 +129,17 @@ def gain_distance(
     probes: int = 16,
     generator: torch.Generator | None = None,
     forward: RowMap | None = None,
+    best: Float[Tensor, "B n m"] | None = None,
 ) -> Float[Tensor, " B"]:
     """How far the learned gain is from the best one, ``E |(G - G*) v|^2 / E |G* v|^2``.
 
     ``v = J xi + eta`` is what a displacement drawn from the prior looks like through noise. Zero
     is perfect, g = 0 scores 1. Forms the Jacobian of each row: for studies, not for streams.
+    ``best`` is what ``optimal_gain`` returned, for those who compare many g with one f.
     """
     f = _forward(pair, x, forward)
-    best = optimal_gain(pair, x, prior=prior, noise_std=noise_std, forward=forward)
+    if best is None:
+        best = optimal_gain(pair, x, prior=prior, noise_std=noise_std, forward=forward)
     distances = []
     with torch.no_grad():
         y_shape = tuple(f(x[:1]).shape[1:])

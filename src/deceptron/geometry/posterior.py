@@ -1,9 +1,11 @@
 """Error bars from the learned gain: two jvps a draw, calibrated once on data with known answers.
 
-A draw is ``x + k (xi - G (J xi + eta))``: its covariance is ``k^2 P`` with P the Joseph form of
-``noise_aware.py``, which is positive whatever g is. k is the product of
+A draw is ``x + k (s xi - G (s J xi + eta))``: its covariance is ``k^2 P`` with P the Joseph form of
+``noise_aware.py``, which is positive whatever g is, for the prior covariance ``s^2 C``. ``s^2`` is
+the pair's ``prior_share``: a family that is far from Gaussian varies less about an answer than C,
+its covariance at large, says. k is the product of
 
-- the pair's ``interval_factor``, one number fitted by ``fit_interval_factor`` on validation data;
+- the pair's ``interval_factor``; both numbers are fitted on validation data;
 - ``max(1, misfit)`` of the row, the misfit being its residual over the noise level: where the data
   are not explained, the model that P comes from is wrong by at least that much (the Birge ratio).
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -26,6 +28,7 @@ from deceptron.geometry.trust import into_box
 
 LEVEL = 0.9
 SAMPLES = 32
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 # Rows whose draws are held at a time when only their spread is wanted.
 ROWS = 64
 
@@ -35,14 +38,15 @@ class Posterior:
     """The spread of the answers ``x`` to observations with noise; nothing is drawn until asked.
 
     Args:
-        pair: maps f and g; its ``interval_factor``, ``bounds`` and ``scaler`` are used if it has
-            them. Without a factor it is 1, and intervals are not calibrated.
+        pair: maps f and g; its ``interval_factor``, ``prior_share``, ``bounds`` and ``scaler`` are
+            used if it has them. Without the first two they are 1, and nothing is calibrated.
         x: the answers, one a row.
         prior: covariance of the latents, for example ``problem.prior``.
         noise_std: of the measurements, physical units.
         misfit: RMS residual of each row over its noise level, if known.
         forward: replaces ``pair.f`` under J: latents to physical units, for example the simulator.
         bounds: box of the latents, by default the pair's.
+        prior_share: part of the prior's covariance that counts, by default the pair's.
     """
 
     pair: Pair
@@ -52,6 +56,7 @@ class Posterior:
     misfit: Float[Tensor, " B"] | None = None
     forward: RowMap | None = None
     bounds: Bounds | None = None
+    prior_share: float | None = None
 
     def __post_init__(self) -> None:
         check_rows("x", self.x)
@@ -91,6 +96,13 @@ class Posterior:
         """The pair's calibration; 1 if it has none."""
         return float(getattr(self.pair, "interval_factor", None) or 1.0)
 
+    @property
+    def share(self) -> float:
+        """``prior_share`` as given, else as the pair has it, else 1."""
+        if self.prior_share is not None:
+            return self.prior_share
+        return float(getattr(self.pair, "prior_share", None) or 1.0)
+
     def sample(
         self, samples: int = SAMPLES, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
@@ -126,11 +138,12 @@ class Posterior:
         scale = self.x.new_full((len(self.x),), self.factor)
         if self.misfit is not None:
             scale = scale * self.misfit.to(self.x).clamp_min(1.0)
+        prior = _Tempered(self.prior, check_range("prior_share", self.share, low=0.0, high=1.0))
         for x, k in zip(self.x.split(ROWS), scale.split(ROWS), strict=True):
             errors = gain_errors(
                 self.pair,
                 x,
-                prior=self.prior,
+                prior=prior,
                 noise_std=self.noise_std,
                 probes=samples,
                 generator=generator,
@@ -142,6 +155,46 @@ class Posterior:
         bounds = self.bounds or getattr(self.pair, "bounds", None)
         rows = into_box(x.reshape(-1, *self.x.shape[1:]), bounds)
         return rows.reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class _Tempered:
+    """``share * C``."""
+
+    prior: Covariance
+    share: float
+
+    @property
+    def variance(self) -> Tensor:
+        return self.share * self.prior.variance
+
+    def sqrt(self, v: Tensor) -> Tensor:
+        return self.share**0.5 * self.prior.sqrt(v)
+
+
+def fit_prior_share(
+    posterior: Posterior,
+    truth: Float[Tensor, "B *x"],
+    *,
+    samples: int = SAMPLES,
+    generator: torch.Generator | None = None,
+) -> float:
+    """The share among ``SHARES`` under which the errors are likeliest, their scale left open.
+
+    By Jensen's inequality ``mean(log std) + log mean(|e| / std)`` is least, for any law of the
+    errors, where std follows their true spread up to a constant; that one is fitted later.
+    """
+    error = _error(posterior, truth)
+    prior_part = replace(posterior, prior_share=1.0, noise_std=0.0).std(
+        samples, generator=generator
+    )
+    noise_part = replace(posterior, prior_share=0.0).std(samples, generator=generator)
+
+    def surprise(share: float) -> float:
+        std = torch.hypot(share**0.5 * prior_part, noise_part).double()
+        return float(std.log().mean() + (error / std).mean().log())
+
+    return min(SHARES, key=surprise)
 
 
 def fit_interval_factor(
@@ -158,21 +211,29 @@ def fit_interval_factor(
     that ``interval`` uses. For observations drawn as these were, the intervals of a fresh row hold
     90% of its components on average. It says nothing about other observations.
     """
-    check_rows("truth", truth, tuple(posterior.x.shape[1:]))
-    if len(truth) != len(posterior.x):
-        raise ShapeError(f"truth must have as many rows as x, {len(posterior.x)}; got {len(truth)}")
     std = posterior.std(samples, generator=generator) / posterior.factor
-    scores = ((truth - posterior.x).abs() / std).flatten()
-    # A component without spread that is right has score 0, not NaN.
-    scores = torch.where(truth.flatten() == posterior.x.flatten(), 0.0, scores)
-    rank = min(math.ceil(LEVEL * (scores.numel() + 1)), scores.numel())
-    factor = float(scores.kthvalue(rank).values) / quantile(LEVEL, samples)
+    factor = _conformal(_error(posterior, truth) / std) / quantile(LEVEL, samples)
     if not 0 < factor < math.inf:
         raise ConfigError(
             "truth cannot be calibrated against: the 90% quantile of |truth - x| / std must be "
             f"positive and finite; got {factor}"
         )
     return factor
+
+
+def _error(posterior: Posterior, truth: Tensor) -> Float[Tensor, "B *x"]:
+    check_rows("truth", truth, tuple(posterior.x.shape[1:]))
+    if len(truth) != len(posterior.x):
+        raise ShapeError(f"truth must have as many rows as x, {len(posterior.x)}; got {len(truth)}")
+    return (truth - posterior.x).abs()
+
+
+def _conformal(scores: Tensor) -> float:
+    """The ceil(0.9 (N + 1))-th smallest of N scores."""
+    # No error without spread is a score of 0, not NaN.
+    flat = scores.flatten().nan_to_num(nan=0.0, posinf=torch.inf)
+    rank = min(math.ceil(LEVEL * (flat.numel() + 1)), flat.numel())
+    return float(flat.kthvalue(rank).values)
 
 
 def quantile(level: float, samples: int) -> float:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from deceptron.core.errors import ConfigError
-from deceptron.geometry import Posterior, fit_interval_factor, fit_trust
+from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.train.streams import stream
 
-# A jvp through f and one through g for each row and draw: a minute for the largest of the seven.
-ROWS, SAMPLES = 256, 16
+# Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
+ROWS, SAMPLES = 192, 16
+SHARE_ROWS, SHARE_SAMPLES = 64, 8
 
 
-def calibrate(
-    pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS, samples: int = SAMPLES
-) -> Deceptron:
-    """Fit the factor of error bars and the limits of trust on ``data.val`` with fresh noise.
+def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS) -> Deceptron:
+    """Fit error bars and the limits of trust on the first rows of ``data.val`` with fresh noise.
 
     They are kept in ``pair.provenance["calibration"]``, which is saved and loaded with the pair;
     the same pair comes back. The answers that bars are fitted to are one-shot, g(y) in the box.
     """
-    noisy = problem.noise_std
-    if not bool((torch.as_tensor(noisy) > 0).all()):
-        raise ConfigError(f"calibrate(problem=...) must have noise_std > 0; got {noisy}")
+    noise_std = problem.noise_std
+    if not bool((torch.as_tensor(noise_std) > 0).all()):
+        raise ConfigError(f"calibrate(problem=...) must have noise_std > 0; got {noise_std}")
     like = pair.scaler.scale
     x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
     y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
-    posterior = Posterior.one_shot(pair, y, prior=problem.prior, noise_std=problem.noise_std)
+    draws = stream(data.seed, "calibration-draws")
+    few = Posterior.one_shot(pair, y[:SHARE_ROWS], prior=problem.prior, noise_std=noise_std)
+    share = fit_prior_share(few, x[:SHARE_ROWS], samples=SHARE_SAMPLES, generator=draws)
+    bars = Posterior.one_shot(pair, y, prior=problem.prior, noise_std=noise_std)
+    factor = fit_interval_factor(
+        replace(bars, prior_share=share), x, samples=SAMPLES, generator=draws
+    )
     pair.provenance["calibration"] = {
-        "interval_factor": fit_interval_factor(
-            posterior, x, samples=samples, generator=stream(data.seed, "calibration-draws")
-        ),
+        "interval_factor": factor,
+        "prior_share": share,
         "trust": fit_trust(pair, y),
         "rows": len(x),
-        "samples": samples,
+        "samples": SAMPLES,
     }
     return pair
