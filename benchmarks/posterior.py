@@ -84,7 +84,10 @@ def dense_comparison(name: str = "heat-1d") -> list[dict[str, object]]:
     data = problem.dataset(pair.provenance["seed"])
     setting = {"prior": problem.prior, "noise_std": problem.noise_std}
     learned = replace(Posterior.one_shot(pair, data.test.y, **setting), misfit=None)
-    std = learned.std(64, generator=Generator().manual_seed(0)) / learned.factor
+    std, raw = (
+        bars.std(64, generator=Generator().manual_seed(0))
+        for bars in (learned, replace(learned, prior_share=1.0))
+    )
     gain = optimal_gain(pair, learned.x, **setting)
     n = learned.x[0].numel()
     root = problem.prior.sqrt(torch.eye(n, dtype=torch.float64).reshape(n, *problem.x_shape))
@@ -106,12 +109,13 @@ def dense_comparison(name: str = "heat-1d") -> list[dict[str, object]]:
             "problem": name,
             "gain": label,
             "std/prior": mean(spread / prior_std),
-            "coverage_without_factor": mean(error <= quantile(LEVEL, 10**6) * spread),
+            "coverage": mean(error <= quantile(LEVEL, draws) * spread),
             "distance_to_best": shown,
         }
-        for label, spread, shown in (
-            ("learned", std, float(distance)),
-            ("best (dense)", optimal, 0.0),
+        for label, spread, draws, shown in (
+            ("learned, not calibrated", raw / learned.factor, 64, float(distance)),
+            ("learned, calibrated", std, 64, float(distance)),
+            ("best (dense), not calibrated", optimal, 10**6, 0.0),
         )
     ]
 
