@@ -43,7 +43,7 @@ def compare(
     label: str, pair: dc.Deceptron, y: torch.Tensor, *, iterations: int, repeats: int
 ) -> dict[str, object]:
     def solve(rows: torch.Tensor, history: bool = True) -> dc.Solution:
-        return dc.solve(pair, rows, max_iterations=iterations, history=history)
+        return dc.solve(pair, rows, method="d-ipg", max_iterations=iterations, history=history)
 
     # Rows that backtrack make more trials than others; the bare cost is that of their mean.
     passes = round(float(solve(y).cost.f.double().mean())) - 1

@@ -117,7 +117,7 @@ def solve(
         Path, typer.Argument(help="Rows of observations: .npy, .npz or, with h5py, .h5.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Result: .npy, .npz or .h5.")],
-    method: Annotated[str, typer.Option(help="Which solver.")] = "d-ipg",
+    method: Annotated[str, typer.Option(help="Which solver.")] = "guarded",
     noise_std: Annotated[
         float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
     ] = None,

@@ -37,7 +37,7 @@ Y = torch.zeros(3, 6, dtype=torch.float64)
         ({"tau": 0.0}, dc.ConfigError, r"tau must lie in \(0, inf\]; got 0.0"),
         ({"method": "wiener"}, dc.ConfigError, "needs a pair that carries its ridge estimate"),
         ({"method": "one-shot", "x0": Y}, dc.ConfigError, "x0 has no use in method 'one-shot'"),
-        ({"pair": PAIR.f}, dc.ConfigError, "method 'd-ipg' needs a pair with f and g"),
+        ({"pair": PAIR.f}, dc.ConfigError, "method 'guarded' needs a pair with f and g"),
         ({"pair": PAIR.f, "method": "gn"}, dc.ConfigError, "x0 is required"),
         ({"pair": 3}, dc.ConfigError, "pair must have f and g or be callable; got int"),
     ],

@@ -41,7 +41,9 @@ def test_equals_the_transcription(name, tolerance):
     x_true = 1.6 * torch.rand(24, *x_shape, dtype=torch.float64, generator=generator) - 0.3
     y = pair.f(x_true)
     x0 = torch.rand(24, *x_shape, dtype=torch.float64, generator=generator)
-    solution = dc.solve(pair, y, x0=x0, bounds=(0.0, 1.0), tolerance=tolerance, max_iterations=40)
+    solution = dc.solve(
+        pair, y, method="d-ipg", x0=x0, bounds=(0.0, 1.0), tolerance=tolerance, max_iterations=40
+    )
     ends = set()
     for row in range(24):
         x, iterations, end = algorithm_one(
@@ -66,6 +68,7 @@ def test_walks_to_the_one_shot_answer_at_rate_0_6():
     solution = dc.solve(
         pair,
         y,
+        method="d-ipg",
         x0=x0,
         max_iterations=steps,
         callback=lambda number, state: seen.append(state.x.clone()),
@@ -80,7 +83,7 @@ def test_costs_one_f_one_g_one_vjp_an_iteration():
     pair = invertible_pair()
     y = pair.f(torch.randn(5, 6, dtype=torch.float64))
     steps = 6
-    solution = dc.solve(pair, y, max_iterations=steps)
+    solution = dc.solve(pair, y, method="d-ipg", max_iterations=steps)
     assert bool((solution.history.trials == 1).all())
     assert solution.iterations.tolist() == [steps] * 5
     assert solution.cost.f.tolist() == [1 + steps] * 5  # one more to know where it starts
@@ -104,7 +107,7 @@ def test_counters_are_the_calls_that_were_made():
 
     y = pair.f(torch.rand(1, 8, dtype=torch.float64))
     x0 = torch.zeros(1, 8, dtype=torch.float64)
-    solution = dc.solve(Counting(), y, x0=x0, max_iterations=30)
+    solution = dc.solve(Counting(), y, method="d-ipg", x0=x0, max_iterations=30)
     assert calls == {"f": int(solution.cost.f), "g": int(solution.cost.g)}
     trials = int(solution.history.trials.sum())
     assert trials == calls["g"] == calls["f"] - 1
@@ -113,7 +116,7 @@ def test_counters_are_the_calls_that_were_made():
 def test_a_biased_reverse_map_stalls_the_published_form_but_not_the_difference_form():
     pair = invertible_pair(bias=1e-3)
     y = pair.f(torch.randn(20, 6, dtype=torch.float64))
-    published = dc.solve(pair, y, tolerance=1e-6, max_iterations=100)
+    published = dc.solve(pair, y, method="d-ipg", tolerance=1e-6, max_iterations=100)
     difference = dc.solve(pair, y, method="d-ipg-difference", tolerance=1e-6)
     assert not bool(published.converged.any())
     assert bool((published.residual > 1e-4).all())

@@ -42,7 +42,7 @@ def test_every_rule_fires_and_is_named(method, rule, reason):
 
 def test_a_rule_is_not_met_a_step_before_it_fires():
     pair, y = observations()
-    solution = dc.solve(pair, y, tolerance=0.05)
+    solution = dc.solve(pair, y, method="d-ipg", tolerance=0.05)
     history = solution.history
     for row in range(len(y)):
         last = int(solution.iterations[row]) - 1
@@ -52,7 +52,9 @@ def test_a_rule_is_not_met_a_step_before_it_fires():
 
 def test_no_iterations_is_a_step_limit_for_all_but_direct_methods():
     pair, y = observations()
-    assert set(dc.solve(pair, y, max_iterations=0).reason.tolist()) == {Reason.STEP_LIMIT}
+    assert set(dc.solve(pair, y, method="d-ipg", max_iterations=0).reason.tolist()) == {
+        Reason.STEP_LIMIT
+    }
     direct = dc.solve(pair, y, method="one-shot")
     assert set(direct.reason.tolist()) == {Reason.DIRECT}
     missed = dc.solve(invertible_pair(bias=0.1), y, method="one-shot", tolerance=1e-3)
@@ -61,7 +63,7 @@ def test_no_iterations_is_a_step_limit_for_all_but_direct_methods():
 
 def test_the_step_limit_is_a_status_of_its_own():
     pair, y = observations()
-    solution = dc.solve(pair, y, tolerance=1e-9, max_iterations=3)
+    solution = dc.solve(pair, y, method="d-ipg", tolerance=1e-9, max_iterations=3)
     assert solution.status.tolist() == [dc.Status.STEP_LIMIT] * len(y)
     assert solution.iterations.tolist() == [3] * len(y)
 
@@ -71,16 +73,17 @@ def test_observations_are_in_physical_units_and_residuals_in_normalised_ones():
     scaler = dc.Scaler(
         torch.linspace(-1, 1, 6, dtype=torch.float64), torch.linspace(1, 9, 6, dtype=torch.float64)
     )
-    plain = dc.solve(pair, y, max_iterations=4)
+    plain = dc.solve(pair, y, method="d-ipg", max_iterations=4)
     scaled_pair = TestPair(pair.forward_map, pair.reverse_map)
     scaled_pair.scaler = scaler
-    scaled = dc.solve(scaled_pair, scaler.denormalise(y), max_iterations=4)
+    scaled = dc.solve(scaled_pair, scaler.denormalise(y), method="d-ipg", max_iterations=4)
     torch.testing.assert_close(scaled.x, plain.x, atol=1e-12, rtol=0)
     torch.testing.assert_close(scaled.residual, plain.residual, atol=1e-12, rtol=0)
     # forward= speaks physical units, like a simulator does.
     through = dc.solve(
         scaled_pair,
         scaler.denormalise(y),
+        method="d-ipg",
         forward=lambda x: scaler.denormalise(pair.f(x)),
         max_iterations=4,
     )
@@ -91,7 +94,7 @@ def test_the_noise_level_is_converted_to_normalised_units():
     pair, y = observations()
     scaled_pair = TestPair(pair.forward_map, pair.reverse_map)
     scaled_pair.scaler = dc.Scaler(0.0, torch.full((6,), 10.0, dtype=torch.float64))
-    solution = dc.solve(scaled_pair, 10 * y, noise_std=0.5, tau=1.0)
+    solution = dc.solve(scaled_pair, 10 * y, method="d-ipg", noise_std=0.5, tau=1.0)
     assert solution.reason.tolist() == [Reason.DISCREPANCY] * len(y)
     assert bool((solution.residual <= 0.05).all())
     assert float(solution.residual.max()) > 0.005  # and no further than it had to
@@ -101,10 +104,10 @@ def test_the_noise_level_includes_the_error_of_the_surrogate():
     pair, y = observations()
     known = TestPair(pair.forward_map, pair.reverse_map)
     known.surrogate_error = 0.12
-    loose = dc.solve(known, y, noise_std=0.05, tau=1.0)
+    loose = dc.solve(known, y, method="d-ipg", noise_std=0.05, tau=1.0)
     assert float(loose.residual.max()) <= 0.13  # hypot(0.05, 0.12)
     assert float(loose.residual.max()) > 0.05
-    exact = dc.solve(known, y, noise_std=0.05, tau=1.0, forward=pair.f)
+    exact = dc.solve(known, y, method="d-ipg", noise_std=0.05, tau=1.0, forward=pair.f)
     assert float(exact.residual.max()) <= 0.05
 
 
@@ -122,7 +125,7 @@ def test_the_callback_sees_every_pass_and_can_stop_the_run():
         passes.append((number, state.iterations.tolist(), state.rows.tolist()))
         return number == 2
 
-    solution = dc.solve(pair, y, tolerance=1e-9, callback=watch)
+    solution = dc.solve(pair, y, method="d-ipg", tolerance=1e-9, callback=watch)
     assert [number for number, _, _ in passes] == [0, 1, 2]
     assert passes[2][1] == [2] * len(y)
     assert passes[0][2] == list(range(len(y)))
@@ -140,19 +143,19 @@ def test_the_callback_sees_rows_leave():
             if reason >= 0:
                 left[row] = reason
 
-    solution = dc.solve(pair, y, tolerance=0.05, callback=watch)
+    solution = dc.solve(pair, y, method="d-ipg", tolerance=0.05, callback=watch)
     assert left == dict(enumerate(solution.reason.tolist()))
 
 
 def test_progress_is_shown_on_request(capsys):
     pair, y = observations()
-    dc.solve(pair, y, tolerance=0.05, progress=True)
+    dc.solve(pair, y, method="d-ipg", tolerance=0.05, progress=True)
     assert "8/8" in capsys.readouterr().out
 
 
 def test_history_tells_what_happened():
     pair, y = observations()
-    solution = dc.solve(pair, y, max_iterations=5)
+    solution = dc.solve(pair, y, method="d-ipg", max_iterations=5)
     history = solution.history
     assert history.residual.shape == (5, len(y))
     assert history.rule_names(0) == ["published"] * 5
@@ -169,7 +172,7 @@ def test_a_stalled_row_shows_its_rejected_trials():
     y = pair.f(torch.randn(2, 6, dtype=torch.float64))
     wrong = TestPair(pair.forward_map, torch.nn.Identity())
     wrong.g = lambda rows: -50 * rows
-    solution = dc.solve(wrong, y)
+    solution = dc.solve(wrong, y, method="d-ipg")
     assert solution.reason.tolist() == [Reason.NO_ACCEPTED_TRIAL] * 2
     assert solution.history.accepted.tolist() == [[False, False]]
     assert solution.history.trials.tolist() == [[9, 9]]  # a full step and eight backtracks
@@ -178,4 +181,4 @@ def test_a_stalled_row_shows_its_rejected_trials():
 
 def test_history_can_be_switched_off():
     pair, y = observations()
-    assert dc.solve(pair, y, max_iterations=2, history=False).history is None
+    assert dc.solve(pair, y, method="d-ipg", max_iterations=2, history=False).history is None

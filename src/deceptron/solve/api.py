@@ -33,7 +33,7 @@ def solve(
     pair: Pair | RowMap,
     y: Tensor,
     *,
-    method: str | Method = "d-ipg",
+    method: str | Method = "guarded",
     forward: RowMap | None = None,
     x0: Tensor | None = None,
     bounds: Bounds | None = None,

@@ -53,7 +53,7 @@ def solve_file(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
     on_chunk: Callable[[int, int], object] | None = None,
-    method: str | Method = "d-ipg",
+    method: str | Method = "guarded",
     **settings: Any,
 ) -> FileSummary:
     """Solve every row of ``observations`` with ``dc.solve(pair, ..., **settings)``.

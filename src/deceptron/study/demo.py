@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron import maps, problems
 from deceptron.core.checks import check_count
+from deceptron.problems import Problem
 from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.study.measure import Measurement, measure, simulate
@@ -27,10 +29,10 @@ class Demo:
 
 
 def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
-    """Solve ``count`` fresh noisy instances of a problem with one-shot, D-IPG and LM.
+    """Solve ``count`` fresh noisy instances of a problem with one-shot, guarded, D-IPG and LM.
 
-    The iterative methods start at x = 0 and go on until the residual is at the level of noise
-    and surrogate error, or for 30 iterations.
+    D-IPG and LM start at x = 0 on the surrogate and go on until the residual is at the level of
+    noise and surrogate error, or for 30 iterations; guarded works on the simulator.
     """
     check_count("count", count)
     problem, pair = problems.get(name), maps.load(name)
@@ -43,15 +45,16 @@ def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
         x,
         y,
         [
-            measure(pair, problem, x, y, label=label, method=method, **settings)
-            for label, method in _methods().items()
+            measure(pair, problem, x, y, label=label, method=method, **settings, **own)
+            for label, (method, own) in _methods(problem).items()
         ],
     )
 
 
-def _methods() -> dict[str, Method]:
+def _methods(problem: Problem) -> dict[str, tuple[Method, dict[str, Any]]]:
     return {
-        "one-shot": methods.one_shot(),
-        "D-IPG": methods.d_ipg(),
-        "LM, no prior": methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3),
+        "one-shot": (methods.one_shot(), {}),
+        "guarded-true": (methods.guarded(), {"forward": problem.simulate}),
+        "D-IPG": (methods.d_ipg(), {}),
+        "LM, no prior": (methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3), {}),
     }
