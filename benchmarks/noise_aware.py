@@ -51,6 +51,7 @@ SETTINGS = (
     Setting("heat-1d", False, epochs=10, weight=1.0, probe_rows=128, gain_rows=64),
     Setting("heat-1d", False, epochs=10, weight=10.0, probe_rows=128, gain_rows=64),
     Setting("darcy-2d", True, epochs=2, weight=1.0, probe_rows=16, gain_rows=6),
+    Setting("darcy-2d", False, epochs=3, weight=1.0, probe_rows=16, gain_rows=6),
 )
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import deceptron as dc
+from deceptron.core.trust import Trust
 from deceptron.geometry import fit_trust, round_trips, trust
 from tests.geometry.linear import generator, linear_case
 
@@ -81,12 +82,17 @@ def test_rows_are_judged_alone_and_nan_is_not_trusted(case, pair):
     torch.testing.assert_close(trust(pair, y[:1]).score, clean.score[:1])
 
 
-def test_nothing_to_say_about_ordinary_rows(case, pair):
-    _, y = case.observe(50, seed=5)
-    found = trust(pair, y)
-    good = y[~found.flag]
-    assert trust(pair, good).warning is None
-    assert repr(trust(pair, good)).startswith(f"Trust(0 of {len(good)} flagged")
+def scored(*scores):
+    score = torch.tensor(scores)
+    return Trust(score, score > 1, {}, ["round_trip"] * len(score))
+
+
+def test_only_what_chance_does_not_explain_is_spoken_of():
+    assert scored(*[0.5] * 60, *[1.5] * 3).warning is None
+    assert scored(*[0.5] * 60, *[1.5] * 10).warning.startswith("10 of 70 observations")
+    assert scored(*[0.5] * 60, 2.5).warning.startswith("1 of 61 observations")
+    assert scored(1.1).warning.startswith("1 of 1 observations")
+    assert repr(scored(0.5, 0.5, 1.5)) == "Trust(1 of 3 flagged, median 0.50)"
 
 
 def test_the_calibration_survives_a_file(case, pair, tmp_path):
@@ -125,7 +131,5 @@ def test_mistakes(case):
     assert bare.interval_factor is None
     with pytest.raises(dc.ConfigError, match="must have been calibrated"):
         trust(bare, y)
-    with pytest.raises(dc.ConfigError, match=r"false_alarms must lie in \(0, 0.5\]; got 0.9"):
-        fit_trust(bare, y, false_alarms=0.9)
     with pytest.raises(dc.ConfigError, match="two or more finite rows"):
         fit_trust(bare, y[:1])

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+# Share of ordinary observations above the limit.
+FALSE_ALARMS = 0.05
 SIGNS = {
     "round_trip": "f(g(y)) does not come back to y",
     "latent_round_trip": "g(f(x)) does not come back to x = g(y)",
@@ -17,8 +19,8 @@ SIGNS = {
 class Trust:
     """``score`` above 1 is flagged; ``parts`` are the RMS misses behind it, ``worst`` the greatest.
 
-    Validation data exceed 1 at the rate that the limit was fitted for, 5% by default. A score of
-    3 is three times as many standard deviations from their mean as that limit.
+    5% of validation data exceed 1. A score of 3 is three times as many standard deviations from
+    their mean as that limit.
     """
 
     score: Float[Tensor, " B"]
@@ -28,15 +30,20 @@ class Trust:
 
     @property
     def warning(self) -> str | None:
-        """What a user should know and do; None when no row is flagged."""
-        rows = self.flag.nonzero().flatten().tolist()
-        if not rows:
+        """What a user should know and do; None where chance explains the flags.
+
+        It does not when a row scores above 2, or when more rows are flagged than the false alarms
+        of ordinary data by two standard deviations.
+        """
+        rows, total = self.flag.nonzero().flatten().tolist(), len(self.flag)
+        chance = FALSE_ALARMS * total + 2 * (FALSE_ALARMS * (1 - FALSE_ALARMS) * total) ** 0.5
+        if len(rows) <= chance and float(self.score.max()) <= 2:
             return None
         top = max(rows, key=lambda row: float(self.score[row]))
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         return (
-            f"{len(rows)} of {len(self.flag)} observations do not look like what the pair was "
-            f"trained on, where 1 in 20 would by chance (rows {shown}; row {top} most, score "
+            f"{len(rows)} of {total} observations do not look like what the pair was trained on, "
+            f"where 1 in 20 would by chance (rows {shown}; row {top} most, score "
             f"{float(self.score[top]):.1f} with limit 1: {SIGNS[self.worst[top]]}). Check their "
             "units and noise, solve them on the true simulator with dc.solve(..., forward=...), "
             "and do not rely on their error bars."

@@ -19,8 +19,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
-from deceptron.core.checks import check_range, check_rows
-from deceptron.core.trust import SIGNS, Trust
+from deceptron.core.checks import check_rows
+from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
 
 CHUNK = 256
 
@@ -44,11 +44,8 @@ def trust(pair: Pair, y: Float[Tensor, "B *y"]) -> Trust:
     return Trust(score, score > 1, parts, [names[k] for k in index.tolist()])
 
 
-def fit_trust(
-    pair: Pair, y: Float[Tensor, "B *y"], *, false_alarms: float = 0.05
-) -> dict[str, Any]:
-    """Limits from observations that are to be trusted, as JSON; this share of them is flagged."""
-    check_range("false_alarms", false_alarms, low=0.0, high=0.5, open_low=True)
+def fit_trust(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Any]:
+    """Limits from observations that are to be trusted, as JSON; 5% of them are flagged."""
     parts = round_trips(pair, y)
     found = {}
     for name, value in parts.items():
@@ -59,7 +56,7 @@ def fit_trust(
         found[name] = {"centre": float(logs.mean()), "spread": spread}
     worst = _standardised(parts, found).max(1).values
     # One standard deviation at least: rows that are all alike must not make a limit of zero.
-    return {"parts": found, "limit": max(1.0, float(worst.quantile(1 - false_alarms)))}
+    return {"parts": found, "limit": max(1.0, float(worst.quantile(1 - FALSE_ALARMS)))}
 
 
 def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:
