@@ -12,7 +12,7 @@ the published penalty. Noise is stated in physical units, as for ``dc.solve``.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -28,6 +28,7 @@ from deceptron.geometry.jcp import draw_probes
 CHUNK = 256
 
 
+@runtime_checkable
 class Covariance(Protocol):
     """What is asked of a prior here; ``problem.prior`` has it."""
 

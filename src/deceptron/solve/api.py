@@ -17,6 +17,7 @@ from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Cost, Solution
 from deceptron.core.status import Reason
+from deceptron.solve.afterwards import informed
 from deceptron.solve.loop import Callback, Loop, Outcome
 from deceptron.solve.methods import Method, get_method
 from deceptron.solve.model import Model, Tally
@@ -71,7 +72,8 @@ def solve(
         tau: by default what 99% of pure noise stays below: 1.2 for 64 components, 1.05 for 1000.
         prior: mean and covariance of the latents, for example ``problem.prior``; needs
             ``noise_std``. Residuals then count each component by its noise, methods that start at
-            zero start at the mean, and inner solvers are preconditioned by the covariance.
+            zero start at the mean, and inner solvers are preconditioned by the covariance. The
+            solution then has error bars: ``std``, ``interval()``, ``posterior()``.
         max_iterations: accepted steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
@@ -155,7 +157,16 @@ def solve(
                 callback=watched,
             ).run(x_flat, target.reshape(len(y), -1))
     seconds = time.perf_counter() - started
-    return _solution(outcome, x_shape, target[0].numel(), recorder, chosen.name, seconds)
+    solution = _solution(outcome, x_shape, target[0].numel(), recorder, chosen.name, seconds)
+    return informed(
+        solution,
+        pair,
+        y,
+        prior=prior,
+        noise_std=noise_std,
+        level=objective.level,
+        bounds=bounds,
+    )
 
 
 def _solution(

@@ -1,0 +1,70 @@
+"""Error bars and trust of a solution: there when pair, prior and noise allow them."""
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.geometry import Posterior, fit_trust
+from tests.geometry.linear import N, generator, linear_case
+
+
+@pytest.fixture(scope="module")
+def case():
+    return linear_case()
+
+
+@pytest.fixture(scope="module")
+def pair(case):
+    pair = case.pair(case.best_gain, bounds=(-20.0, 20.0))
+    calibration = {"interval_factor": 1.1, "trust": fit_trust(pair, case.observe(500, seed=1)[1])}
+    pair.provenance["calibration"] = calibration
+    return pair
+
+
+def test_bars_are_those_of_the_answers_with_their_misfits(case, pair):
+    _, y = case.observe(6, seed=2)
+    y[3:] += 4 * case.noise * torch.randn(3, y.shape[1], dtype=y.dtype, generator=generator())
+    solution = dc.solve(pair, y, method="one-shot", prior=case.prior, noise_std=case.noise)
+    bars = Posterior.one_shot(pair, y, prior=case.prior, noise_std=case.noise)
+    assert float(bars.misfit[:3].max()) < 1 < float(bars.misfit[3:].min())
+    torch.testing.assert_close(solution.x, bars.x)
+    torch.testing.assert_close(solution.std, bars.std(generator=generator()))
+    low, high = solution.interval()
+    assert bool(((low <= solution.x) & (solution.x <= high)).all())
+    assert solution.posterior(samples=7, generator=generator()).shape == (7, 6, N)
+
+
+def test_bars_of_map_answers_cover_with_the_simulator_in_the_objective(case, pair):
+    x, y = case.observe(400, seed=3)
+    solution = dc.solve(
+        pair,
+        y,
+        method="gn",
+        prior=case.prior,
+        noise_std=case.noise,
+        forward=lambda z: z @ case.matrix.T,
+    )
+    low, high = solution.interval()
+    inside = float(((x >= low) & (x <= high)).double().mean())
+    assert inside == pytest.approx(0.93, abs=0.03)  # factor 1.1 and misfits widen the exact bars
+
+
+def test_trust_of_the_observations(case, pair):
+    _, y = case.observe(6, seed=2)
+    solution = dc.solve(pair, 100 * y, method="one-shot")
+    assert bool(solution.trust.flag.all())
+    torch.testing.assert_close(solution.trust.score, dc.trust(pair, 100 * y).score)
+
+
+def test_without_what_they_need_they_say_so(case, pair):
+    _, y = case.observe(2, seed=2)
+    with pytest.raises(
+        dc.ConfigError, match=r"error bars need a pair with g, and dc.solve\(prior="
+    ):
+        dc.solve(pair, y, method="one-shot", noise_std=case.noise).posterior()
+    plain = case.pair(case.best_gain)
+    with pytest.raises(dc.ConfigError, match="trust needs a calibrated pair"):
+        _ = dc.solve(plain, y, method="one-shot").trust
+    bare = dc.solve(plain.f, y, method="gn", x0=torch.zeros(2, N, dtype=y.dtype))
+    with pytest.raises(dc.ConfigError, match="error bars need a pair with g"):
+        _ = bare.std
