@@ -23,7 +23,7 @@ def pair(case):
 
 def test_bars_are_those_of_the_answers_with_their_misfits(case, pair):
     _, y = case.observe(6, seed=2)
-    y[3:] += 4 * case.noise * torch.randn(3, y.shape[1], dtype=y.dtype, generator=generator())
+    y[3:] += 12 * case.noise * torch.randn(3, y.shape[1], dtype=y.dtype, generator=generator())
     solution = dc.solve(pair, y, method="one-shot", prior=case.prior, noise_std=case.noise)
     bars = Posterior.one_shot(pair, y, prior=case.prior, noise_std=case.noise)
     assert float(bars.misfit[:3].max()) < 1 < float(bars.misfit[3:].min())
