@@ -3,7 +3,7 @@
 For observations like the training data, the answer ``x = g(y)`` explains y up to noise, and g
 finds it again from ``f(x)``. Where either fails the maps have been taken outside of what they
 learned. Both are compared, as logarithms, with their mean and spread on validation data, and the
-worse one counts. Nothing is learned from shifted data.
+worse one counts. No shifted data enter the limits.
 
 An answer can be wrong without any trace in the data: structure that the simulator smooths away
 below the noise is invisible to every test of this kind.
