@@ -28,9 +28,9 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, "solve", *files, *arguments) == 0
     assert "11 rows" in capsys.readouterr().out
     expected = dc.solve(pair, y, method="lm", max_iterations=5)
-    result = np.load(tmp_path / "x.npz")
-    np.testing.assert_allclose(result["x"], expected.x.numpy(), atol=1e-4)
-    assert set(result) == {"x", "status", "iterations", "residual", "loss"}
+    with np.load(tmp_path / "x.npz") as result:
+        np.testing.assert_allclose(result["x"], expected.x.numpy(), atol=1e-4)
+        assert set(result) == {"x", "status", "iterations", "residual", "loss"}
 
 
 @pytest.mark.parametrize(

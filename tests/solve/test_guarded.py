@@ -157,6 +157,32 @@ def test_a_row_that_cannot_be_explained_is_given_up():
     assert bool((patient.loss < solution.loss).all())
 
 
+def test_a_poor_learned_step_does_not_end_a_row_that_newton_can_solve():
+    most = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    pair = Replaced(type("Same", (), {"f": staticmethod(lambda x: 1.0 * x)}), lambda y: most * y)
+    y = torch.ones(3, 6, dtype=torch.float64)
+    solution = dc.solve(pair, y, method="guarded", x0=torch.zeros_like(y), noise_std=0.01)
+    assert bool(solution.converged.all())
+    assert solution.history.rule_names(0)[-1] == "newton"
+
+
+def test_a_tolerance_of_the_user_is_not_overruled_by_the_noise_of_the_pair():
+    pair = invertible_pair(bias=0.05)
+    pair.noise_std = 0.5
+    y = pair.f(torch.full((2, 6), 0.3, dtype=torch.float64))
+    assert bool((dc.solve(pair, y).reason == Reason.DISCREPANCY).all())
+    assert bool((dc.solve(pair, y, tolerance=1e-6).residual <= 1e-6).all())
+
+
+def test_a_simulator_without_derivatives_is_refused_in_words():
+    pair = Replaced(
+        type("Opaque", (), {"f": staticmethod(lambda x: x.detach() + 1)}), torch.zeros_like
+    )
+    with pytest.raises(dc.ConfigError, match="carries no graph"):
+        dc.solve(pair, torch.zeros(2, 3), method="guarded")
+    assert dc.solve(pair, torch.zeros(2, 3), method="one-shot").x.shape == (2, 3)
+
+
 def test_the_default_tau_is_the_99_percent_quantile_of_pure_noise():
     generator = torch.Generator().manual_seed(0)
     noise = torch.logspace(-2, 0, 50, dtype=torch.float64)  # very unequal components

@@ -60,9 +60,9 @@ METHODS = {
     "lm, cg": lambda: dc.methods.levenberg_marquardt(linear="cg"),
     "lm, dense": lambda: dc.methods.levenberg_marquardt(linear="dense"),
     "l-bfgs": dc.methods.l_bfgs,
-    "guarded": lambda: dc.methods.guarded(cg_tolerance=1e-8, progress=None),
+    "guarded": lambda: dc.methods.guarded(cg_tolerance=1e-8),
 }
-TO_THE_END = {"tau": 1e-12, "gradient_tolerance": 1e-10, "max_iterations": 400}
+TO_THE_END = {"gradient_tolerance": 1e-10, "max_iterations": 400}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -140,6 +140,7 @@ def test_running_longer_does_not_make_an_ill_posed_row_worse():
         ({"noise_std": 0.0}, ConfigError, "noise_std > 0"),
         ({"prior": 3}, ConfigError, "mean, apply and solve"),
         ({"x0": torch.zeros(5, N + 1, dtype=torch.float64)}, ShapeError, "prior.mean"),
+        ({"prior": Gaussian(torch.zeros(N + 1), torch.eye(N + 1))}, ShapeError, "prior.mean"),
     ],
 )
 def test_what_a_prior_needs(change, error, words):

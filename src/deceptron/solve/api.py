@@ -62,14 +62,16 @@ def solve(
         method: a name (see ``dc.methods.METHODS``) or a ``Method`` with your own settings.
         forward: replaces ``pair.f`` in the objective, for example by the true simulator. Takes
             latents, returns physical units.
-        x0: where to start; the default is zero, projected on the bounds.
+        x0: where to start; the default is the method's (guarded: g(y); most others: zero),
+            projected on the bounds.
         bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
             those of the pair.
         noise_std: standard deviation of the noise in y, physical units. Rows stop once their
             residual is at most ``tau`` times the noise level (the discrepancy principle), which
             includes the surrogate's own error when the pair knows it and ``forward`` is not given.
-            The guarded method takes that of the pair if none is given.
+            The guarded method takes that of the pair if neither noise nor tolerance is given.
         tau: by default what 99% of pure noise stays below: 1.2 for 64 components, 1.05 for 1000.
+            With a prior there is an answer to converge to, so the rule is on only if tau is given.
         prior: mean and covariance of the latents, for example ``problem.prior``; needs
             ``noise_std``. Residuals then count each component by its noise, methods that start at
             zero start at the mean, and inner solvers are preconditioned by the covariance. The
@@ -98,7 +100,8 @@ def solve(
     y_shape = tuple(y.shape[1:])
     if tau is not None:
         check_range("tau", tau, low=0, open_low=True)
-    if noise_std is None and chosen.assumes_noise:
+    own_rule = tolerance is not None or relative_tolerance is not None
+    if noise_std is None and chosen.assumes_noise and not own_rule:
         noise_std = getattr(pair, "noise_std", None)
     surrogate_error = 0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0)
     noise = _noise(scaler, noise_std, y_shape)
@@ -106,10 +109,10 @@ def solve(
         tolerance=tolerance,
         relative_tolerance=relative_tolerance,
         discrepancy=None
-        if noise is None
+        if noise is None or (prior is not None and tau is None)
         else _discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
         gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
-        progress=None if noise is None else chosen.progress,
+        progress=None if noise is None or prior is not None else chosen.progress,
     )
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
@@ -267,14 +270,18 @@ def _objective(
     level = None if noise is None else _rms(noise)
     if prior is None:
         return LeastSquares(level)
-    if tuple(prior.mean.shape) != x_shape:
+    _check_prior(prior, x_shape)
+    if noise is None or level is None or not bool((noise > 0).all()):
+        raise ConfigError("prior needs noise_std > 0: the noise weighs the prior against the data")
+    return Posterior(level, (level / noise).to(like).reshape(-1), prior, x_shape)
+
+
+def _check_prior(prior: GaussianPrior | None, x_shape: tuple[int, ...]) -> None:
+    if prior is not None and tuple(prior.mean.shape) != x_shape:
         raise ShapeError(
             f"prior.mean must have the shape of one row of x, {x_shape}; "
             f"got {tuple(prior.mean.shape)}"
         )
-    if noise is None or level is None or not bool((noise > 0).all()):
-        raise ConfigError("prior needs noise_std > 0: the noise weighs the prior against the data")
-    return Posterior(level, (level / noise).to(like).reshape(-1), prior, x_shape)
 
 
 def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
@@ -316,10 +323,12 @@ def _start(
         return _reverse_rows("g", g, target)
     if method.start == "finite reverse" and g is not None:
         estimate = _reverse_rows("g", g, target)
+        _check_prior(prior, tuple(estimate.shape[1:]))
         finite = estimate.flatten(1).isfinite().all(1)
         cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
         return torch.where(finite.reshape(-1, *(1,) * (estimate.ndim - 1)), estimate, cold)
     if prior is not None:
+        _check_prior(prior, getattr(pair, "x_shape", None) or tuple(prior.mean.shape))
         return prior.mean.to(target).expand(len(target), *prior.mean.shape).clone()
     x_shape = getattr(pair, "x_shape", None)
     if x_shape is None:

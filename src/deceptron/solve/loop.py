@@ -183,6 +183,8 @@ class Loop:
         reason = self._settle(number, trial, accept, reason)
         if self.stopping.progress is not None:
             little = point.misfit - self.point.misfit < self.stopping.progress * point.misfit
+            if proposal.provisional is not None:
+                little = little & ~proposal.provisional
             reason = _mark(reason, accept & little, Reason.NO_PROGRESS)
         self._finish_pass(number, accept, reason)
 

@@ -137,6 +137,11 @@ class Model:
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B n"]:
         """Of the objective at the trial's point, charged to the ``wanted`` rows (default: all)."""
+        if not trial.output.requires_grad:
+            raise ConfigError(
+                "f must be differentiable by torch for this method: its output carries no graph "
+                "(a NumPy or external simulator?). One-shot and wiener need no derivatives"
+            )
         self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
         weigh = self.objective.weigh
         gradient = pull_back(trial.output, trial.leaf, weigh(weigh(trial.point.r)))

@@ -23,6 +23,8 @@ class Proposal:
     x: Float[Tensor, "B n"]
     predicted: Float[Tensor, " B"] | None = None
     rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
+    # Where the descent has something better to try if this step does not help; None: nowhere.
+    provisional: Bool[Tensor, " B"] | None = None
 
 
 class Descent(Protocol[D]):

@@ -90,11 +90,13 @@ class Guarded:
             proven = last & (point.misfit <= self.quality**2 * state.misfit)
         learned = self._learned(model, point, box, asking, proven)
         asking = asking & (learned.left < 1)
-        direction, rule = learned.d, torch.full_like(asking, LEARNED, dtype=torch.int64)
+        direction = _feasible(point.x, learned.d, box)
+        rule = torch.full_like(asking, LEARNED, dtype=torch.int64)
 
         good = learned.left <= self.quality
         good = good | model.objective.only_noise(model.objective.weigh(point.r + learned.image))
-        rest = (~(asking & good)).nonzero().flatten()
+        good = asking & good & self._descends(point, direction, box)
+        rest = (~good).nonzero().flatten()
         if len(rest):
             direction, rule = direction.clone(), rule.index_fill(0, rest, NEWTON)
             direction[rest] = self._newton(
@@ -111,7 +113,7 @@ class Guarded:
     def propose(self, model: Model, point: Point, state: Rung, scale: Tensor) -> Proposal:
         """Backtrack along the feasible direction."""
         x = torch.addcmul(point.x, scale[:, None], state.direction)
-        return Proposal(x, rule=state.rule)
+        return Proposal(x, rule=state.rule, provisional=state.rule == LEARNED)
 
     def _learned(
         self,
@@ -179,7 +181,8 @@ class Guarded:
         q = objective.weigh(model.f_jvp(point.x, downhill))
         curvature = dot(q, q) + objective.stiffness * dot(downhill, objective.metric(downhill))
         scale = (-dot(point.gradient, downhill) / curvature).nan_to_num(1.0, 1.0, 1.0)
-        return _ahead(point, scale.clamp_min(self.shortest)[:, None], box) - point.x
+        # Within these limits the projected step passes both tests.
+        return _ahead(point, scale.clamp(self.shortest, 1 / self.angle)[:, None], box) - point.x
 
 
 def _pulled_back(model: Model, point: Point, box: Box | None) -> Float[Tensor, "B n"]:
