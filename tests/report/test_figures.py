@@ -187,4 +187,4 @@ def test_a_single_instance_is_enough(records):
     shelf = Shelf.of(one, "standard")
     with rc_context(rc=RC):
         for plan in CHOSEN:
-            plan.draw(shelf.turn(*plan.families))
+            assert plan.draw(shelf.turn(*plan.families)).figure.axes
