@@ -49,3 +49,12 @@ def test_every_status_has_advice_and_every_reason_a_status():
 def test_evaluations_counts_all_kinds_alike():
     cost = mixed().cost
     assert (cost.evaluations == cost.f + cost.g + cost.jvp + cost.vjp).all()
+
+
+def test_a_jvp_of_g_is_charged_to_g_and_not_to_the_simulator():
+    pair = invertible_pair()
+    y = torch.full((3, 6), 0.4, dtype=torch.float64)
+    cost = dc.solve(pair, y, method="d-ipg-tangent", tolerance=1e-8).cost
+    assert cost.jvp.tolist() == [0] * 3
+    assert cost.g.tolist() == cost.vjp.tolist()  # one of each at every point but the last
+    assert cost.forward.tolist() == (cost.f + cost.vjp).tolist()

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """Evaluations each row asked for; work done for its neighbours is not charged to it."""
+    """Evaluations each row asked for; work done for its neighbours is not charged to it.
+
+    ``f``, ``jvp`` and ``vjp`` are those of the forward map, with ``forward=`` the simulator; ``g``
+    counts passes through the reverse map, its jvps included.
+    """
 
     f: Int[Tensor, " B"]
     g: Int[Tensor, " B"]
@@ -33,6 +37,11 @@ class Cost:
     def evaluations(self) -> Int[Tensor, " B"]:
         """f, g, jvp and vjp counted alike."""
         return self.f + self.g + self.jvp + self.vjp
+
+    @property
+    def forward(self) -> Int[Tensor, " B"]:
+        """f, jvp and vjp: what the forward map was asked for, with ``forward=`` the simulator."""
+        return self.f + self.jvp + self.vjp
 
 
 @dataclass(frozen=True)

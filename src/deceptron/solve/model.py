@@ -154,8 +154,8 @@ class Model:
         return self._flat_g(y)
 
     def g_jvp(self, y: Tensor, tangent: Tensor) -> Float[Tensor, "B n"]:
-        """J_g(y) times a measurement-space direction."""
-        self.charge("jvp")
+        """J_g(y) times a measurement-space direction: a pass through g, and charged to it."""
+        self.charge("g")
         return jvp(self._flat_g, y, tangent)[1]
 
     def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
