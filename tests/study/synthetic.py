@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deceptron.study.cell import Cell, ModelKey, digest
+from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.document import digest
 from deceptron.study.folder import StudyFolder
 from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
 from deceptron.study.records import INSTANCES, STEPS

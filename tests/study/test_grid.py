@@ -1,13 +1,17 @@
 """Grids: what they contain, what they refuse, and where in a file the mistake is."""
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
 
 import deceptron as dc
+from deceptron.solve import methods
+from deceptron.solve.searches import AdaptiveDamping, Armijo
 from deceptron.study import Block, Study, get_study
 from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.document import as_json
 from deceptron.study.methods import SOLVERS
 from deceptron.study.names import METHODS, MODELS, PROBLEMS, TRUTH
 
@@ -68,6 +72,50 @@ def test_the_run_key_follows_every_setting():
     assert Cell("heat-1d", "test", "standard", 7, "d-ipg a=0.3", 5).key.startswith(
         "heat-1d.test.standard.7.d-ipg-a-0.3."
     )
+
+
+def truncated(**changes):
+    settings = {"linear": "cg", "cg_steps": 10, "cg_tolerance": 0.1, **changes}
+    return lambda: methods.levenberg_marquardt(**settings)
+
+
+@pytest.mark.parametrize(
+    ("label", "change"),
+    [
+        ("lm-tuned", {"method": truncated(cg_steps=11)}),
+        ("lm-tuned", {"method": truncated(cg_tolerance=0.2)}),
+        ("lm-tuned", {"method": truncated(search=AdaptiveDamping(relative_start=0.5))}),
+        ("lm-tuned", {"limit": 21}),
+        ("lm-tuned", {"physics": "true"}),
+        ("guarded", {"method": lambda: methods.guarded(quality=0.4)}),
+        ("guarded", {"method": lambda: methods.guarded(cg_steps=19)}),
+        ("guarded", {"method": lambda: methods.guarded(progress=0.1)}),
+        ("d-ipg", {"method": lambda: methods.d_ipg(relaxation=0.5)}),
+        ("d-ipg", {"method": lambda: methods.d_ipg(search=Armijo(shrink=0.4))}),
+        ("l-bfgs-tuned", {"method": lambda: methods.l_bfgs(memory=9)}),
+    ],
+)
+def test_the_run_key_follows_every_setting_of_a_method(monkeypatch, label, change):
+    study = tiny(methods=(label,))
+    before = study.document()["key"]
+    monkeypatch.setitem(SOLVERS, label, replace(SOLVERS[label], **change))
+    assert study.document()["key"] != before
+
+
+def test_the_run_key_does_not_follow_words(monkeypatch):
+    before = tiny().document()
+    monkeypatch.setitem(SOLVERS, "d-ipg", replace(SOLVERS["d-ipg"], words="said otherwise"))
+    after = tiny().document()
+    assert after["key"] == before["key"]
+    assert after["words"]["d-ipg"] == "said otherwise"
+
+
+def test_every_method_can_be_written_down():
+    for solver in SOLVERS.values():
+        document = solver.document()
+        assert json.loads(json.dumps(document)) == document
+    with pytest.raises(TypeError, match="a setting must be"):
+        as_json({"a": [print]})
 
 
 @pytest.mark.parametrize(

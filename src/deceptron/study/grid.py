@@ -9,11 +9,12 @@ from typing import Any
 
 from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
-from deceptron.study.cell import Cell, ModelKey, digest
+from deceptron.study.cell import Cell, ModelKey
+from deceptron.study.document import digest
 from deceptron.study.methods import ITERATIONS, OTHER_ITERATIONS, SOLVERS, TOLERANCES
 from deceptron.study.models import POLICIES, Policy
 from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
-from deceptron.study.solving import FIELDS
+from deceptron.study.solving import FIELDS, RJCP_PROBES, RJCP_ROWS
 
 PROBE_PROBLEM = "allen-cahn-2d"
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -129,16 +130,18 @@ class Study:
         return replace(self, blocks=tuple(blocks))
 
     def document(self) -> dict[str, Any]:
-        """The content of study.json; ``key`` changes with every setting."""
+        """The content of study.json; ``key`` changes with every setting, not with ``words``."""
         cells = [cell.document() for cell in self.cells()]
         labels = dict.fromkeys(cell["method"] for cell in cells if cell["method"] != TRUTH)
-        settings = {
+        decisive = {
             **asdict(self),
             "methods": {label: SOLVERS[label].document() for label in labels},
             "paper_tolerance": TOLERANCES,
             "paper_iterations": {p: ITERATIONS.get(p, OTHER_ITERATIONS) for p in PROBLEMS},
+            "rjcp": {"rows": RJCP_ROWS, "probes": RJCP_PROBES},
         }
-        return {"key": digest(settings), **settings, "cells": cells}
+        words = {label: SOLVERS[label].words for label in labels}
+        return {"key": digest(decisive), **decisive, "words": words, "cells": cells}
 
 
 def _names(axis: str, values: Any) -> tuple[Any, ...]:

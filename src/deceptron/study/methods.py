@@ -19,6 +19,7 @@ from deceptron.problems import Problem
 from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.solve.searches import Armijo
+from deceptron.study.document import as_json
 from deceptron.study.names import METHODS, STEP_SIZES
 
 # RMS residual in normalised units; published for heat-1d, heat-3d and allen-cahn-2d.
@@ -40,6 +41,8 @@ ORACLE_ITERATIONS = 15
 # and 0.149, on advection-diffusion-2d 0.033 and 0.24 (thirty steps to 1e-2).
 TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 10, "cg_tolerance": 0.1}
 ORACLE_CG: dict[str, Any] = {"linear": "cg", "cg_steps": 12, "cg_tolerance": 1e-2}
+# Where a descent depends on the number of unknowns: the fewest of any problem.
+UNKNOWNS = 64
 # A multiple of the noise level that no residual reaches.
 NEVER = 1e-9
 
@@ -64,12 +67,13 @@ class Solver:
     start: Literal["own", "wiener"] = "own"
 
     def document(self) -> dict[str, Any]:
-        """Its settings as JSON values."""
-        return {
-            entry.name: getattr(self, entry.name)
-            for entry in fields(self)
-            if entry.name != "method"
-        }
+        """Every setting that a result depends on, as JSON values; read from the method it makes."""
+        method = self.method()
+        own = {e.name: getattr(self, e.name) for e in fields(self) if e.name != "words"}
+        made = {e.name: getattr(method, e.name) for e in fields(method)}
+        made["descent"] = method.descent(UNKNOWNS)
+        document: dict[str, Any] = as_json({**own, "method": made})
+        return document
 
     def settings(
         self, problem: Problem, *, noise_std: float | Tensor, max_iterations: int | None
