@@ -1,7 +1,9 @@
 """What a reader gets from a study folder that is whole, incomplete, foreign or damaged."""
 
 import json
+import os
 import shutil
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -48,6 +50,7 @@ def test_tables_are_concatenated_in_the_order_of_the_plan(whole):
     assert records.instances["seed"].dtype == np.int64
     assert records.instances["rmse"].dtype == np.float64
     assert records.environment["started"]["cores"] == 2
+    assert set(records.cells["library"]) == {version("deceptron")}
     last = records.steps.groupby(["problem", "model", "method", "instance"])["rmse"].last()
     final = records.instances.set_index(["problem", "model", "method", "instance"])["rmse"]
     pd.testing.assert_series_equal(last.sort_index(), final.sort_index())
@@ -78,6 +81,10 @@ def damage_no_table(place):
     (place / "instances.parquet").unlink()
 
 
+def damage_no_steps(place):
+    (place / "steps.parquet").unlink()
+
+
 def damage_fewer_rows(place):
     rows = read_table(place / "instances.parquet", INSTANCES).to_pandas()
     write_table(place / "instances.parquet", INSTANCES, rows.iloc[:2])
@@ -103,6 +110,7 @@ def damage_version(place):
         (damage_nothing_run, "it has not been run"),
         (damage_truncated, "its instances.parquet cannot be read"),
         (damage_no_table, "its instances.parquet is missing"),
+        (damage_no_steps, "its steps.parquet is missing"),
         (damage_fewer_rows, "it holds 2 of 3 instances"),
         (damage_other_columns, "its steps.parquet has no column 'cosine'"),
         (damage_json, "its cell.json cannot be read"),
@@ -119,6 +127,25 @@ def test_a_damaged_cell_is_named_and_the_rest_is_read(folder, damage, words):
     assert len(records.instances) == 3 * (len(solved) - 1)
     left = records.instances.query("model == 'standard'")
     assert "gn-prior" not in set(left["method"])
+
+
+def test_a_cell_written_before_versions_were_noted_has_none(folder):
+    path = cell_folder(folder, "allen-cahn-2d.test.standard.7.gd.") / "cell.json"
+    document = json.loads(path.read_text())
+    del document["library"]
+    path.write_text(json.dumps(document))
+    records = read(folder)
+    assert records.missing == ()
+    assert records.cells["library"].isna().sum() == 1
+
+
+def test_files_are_on_disk_before_the_cell_appears(tmp_path, monkeypatch):
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda number: synced.add(os.fstat(number).st_ino))
+    write_study(tmp_path, SMALL)
+    written = [path for path in (tmp_path / "cells").rglob("*") if path.is_file()]
+    assert {path.suffix for path in written} == {".json", ".npz", ".parquet"}
+    assert {path.stat().st_ino for path in written} <= synced
 
 
 def test_a_failed_cell_says_why(folder):

@@ -69,6 +69,35 @@ def test_a_study_fills_its_folder_and_does_nothing_twice(tmp_path):
     assert len(read(out).environment["resumed"]) == 1
 
 
+def lose(path):
+    path.unlink()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+@pytest.mark.parametrize("damage", [lose, truncate])
+@pytest.mark.parametrize("name", ["instances.parquet", "steps.parquet", "fields.npz"])
+def test_a_cell_that_lost_a_file_is_run_again(tmp_path, done, name, damage):
+    out = shutil.copytree(done, tmp_path / "out")
+    (place,) = (out / "cells").glob("heat-1d.test.standard.7.d-ipg.*")
+    damage(place / name)
+    summary = go(small(), out)
+    assert (summary.done, summary.earlier, summary.absent) == (3, 2, {})
+    for mended, expected in zip(tables(out), tables(done), strict=True):
+        pd.testing.assert_frame_equal(mended, expected)
+    assert read(out).fields("heat-1d", "test", "standard", 7, "d-ipg") is not None
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished study; copy it before changing it."""
+    out = tmp_path_factory.mktemp("study") / "done"
+    go(small(), out)
+    return out
+
+
 def test_a_folder_of_another_study_is_refused(tmp_path):
     go(small(methods=("one-shot",)), tmp_path)
     with pytest.raises(dc.ConfigError, match="holds the study 'small' with other settings"):
@@ -100,6 +129,19 @@ def test_a_run_that_does_not_hold_what_its_name_says_is_not_used(tmp_path):
     summary = go(small(seeds=(8,)), tmp_path / "out", runs=runs)
     (why,) = summary.absent
     assert "must hold the pair (problem, seed, jcp) = ('heat-1d', 8, True)" in why
+
+
+def test_a_broken_pair_does_not_break_those_that_would_borrow_its_linear_estimate(tmp_path):
+    runs = tmp_path / "runs"
+    dc.train("heat-1d", "smoke", runs / "models" / "paper-reduced" / "heat-1d-8", seed=8)
+    broken = runs / "standard" / "heat-1d-8" / "pair.safetensors"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"not a pair")
+    study = small(models=("standard", "paper"), seeds=(8,), methods=("one-shot",))
+    summary = go(study, tmp_path / "out", runs=runs)
+    (why,) = summary.absent
+    assert "its model failed: CheckpointError" in why
+    assert list(read(tmp_path / "out").instances["model"].unique()) == ["paper"]
 
 
 def test_probe_models_share_their_first_stages(tmp_path):

@@ -152,6 +152,14 @@ class TestComparison:
         assert d[0] == pytest.approx(-3.0)
         assert np.isnan(d[1])
 
+    @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+    def test_cohens_d_has_no_scale_and_does_not_divide_by_round_off(self, scale):
+        a, b = scale * np.array([1, 2, 3]), scale * np.array([4, 5, 6])
+        assert st.cohens_d(a, b) == pytest.approx(-3.0)
+        # The mean of three times 0.1 is not 0.1: the deviations are 1e-17, not zero.
+        same = scale * np.array([0.1, 0.1, 0.1])
+        assert np.isnan(st.cohens_d(same, 2 * same))
+
     def test_spearman_by_hand(self):
         # Ranks 1 2 3 4 against 2 1 4 3: sum d^2 = 4, rho = 1 - 6 * 4 / (4 * 15).
         found = st.spearman([1, 10, 100, 1000, NAN], [2, 1, 4, 3, 0])

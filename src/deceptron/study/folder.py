@@ -13,8 +13,10 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 import pandas as pd
@@ -23,9 +25,18 @@ from numpy.typing import NDArray
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.files import replacing, take_lock
 from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.records import FORMAT, INSTANCES, MODELS, STEPS, write_table
+from deceptron.study.records import (
+    DONE,
+    FORMAT,
+    INSTANCES,
+    MODELS,
+    STEPS,
+    Unusable,
+    finished,
+    write_table,
+)
 
-DONE, FAILED, SKIPPED = "done", "failed", "skipped"
+FAILED, SKIPPED = "failed", "skipped"
 
 
 class StudyFolder:
@@ -65,10 +76,9 @@ class StudyFolder:
             _write_json(path, {"format": FORMAT, **study})
         self._note_environment(environment)
 
-    def outcome(self, cell: Cell) -> str | None:
-        """How a cell ended; None if it has not been run."""
-        found = _read_json(self.cells / cell.key / "cell.json")
-        return None if found is None or found.get("format") != FORMAT else found.get("outcome")
+    def is_done(self, cell: Cell) -> bool:
+        """Whether a cell has been solved and all that it wrote is still there."""
+        return _is_done(self.cells / cell.key)
 
     def why(self, cell: Cell) -> str:
         """The reason a cell has no records."""
@@ -128,12 +138,13 @@ class StudyFolder:
             write_table(temporary, MODELS, pd.DataFrame(rows, columns=list(MODELS)))
 
     def _cell(self, cell: Cell, outcome: str, **facts: Any) -> dict[str, Any]:
-        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return {
             "format": FORMAT,
             **cell.document(),
             "outcome": outcome,
-            "finished": finished,
+            "finished": now,
+            "library": metadata.version("deceptron"),
             **facts,
         }
 
@@ -185,14 +196,24 @@ class _Whole:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _put(self) -> None:
-        old = _read_json(self.place / "cell.json")
-        if old is not None and old.get("outcome") == DONE:
+        if _is_done(self.place):
             return  # another process was first; its records are as good
+        for path in self.temporary.iterdir():  # a rename may reach the disk before what it names
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         if self.place.exists():
             aside = self.temporary.with_name(f"{self.temporary.name}.old")
             os.replace(self.place, aside)
             shutil.rmtree(aside, ignore_errors=True)
         os.replace(self.temporary, self.place)
+
+
+def _is_done(place: Path) -> bool:
+    try:
+        finished(place)
+    except Unusable:
+        return False
+    return is_zipfile(place / "fields.npz")
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from deceptron.core.errors import CheckpointError
 from deceptron.study.names import TRUTH
 
 FORMAT = 1
+DONE = "done"
 
 Columns = dict[str, pa.DataType]
 
@@ -103,7 +104,7 @@ STEPS: Columns = {
     "seconds": _NUMBER,
 }
 # The finished cells themselves, from cell.json; latency_ms is the median wall time of instances
-# solved one at a time.
+# solved one at a time, library the version that solved them.
 CELLS: Columns = {
     "key": _TEXT,
     **AXES,
@@ -111,7 +112,10 @@ CELLS: Columns = {
     "max_iterations": _WHOLE,
     "seconds": _NUMBER,
     "latency_ms": _NUMBER,
+    "library": _TEXT,
 }
+# The tables of a cell that solves; the truth has none.
+_TABLES = {"instances": INSTANCES, "steps": STEPS}
 
 
 @dataclass(frozen=True)
@@ -185,21 +189,17 @@ def read(folder: str | os.PathLike[str]) -> Records:
     for key in planned:
         place = path / "cells" / key
         try:
-            cell = _cell(place)
-            found = [
-                read_table(place / f"{name}.parquet", columns) if _has(place, name) else None
-                for name, columns in (("instances", INSTANCES), ("steps", STEPS))
-            ]
-            if found[0] is None and cell["method"] != TRUTH:
-                raise _Unusable("its instances.parquet is missing")
-            if found[0] is not None and len(found[0]) != cell["instances"]:
-                raise _Unusable(f"it holds {len(found[0])} of {cell['instances']} instances")
-        except _Unusable as reason:
+            cell = finished(place)
+            found = {
+                name: read_table(place / f"{name}.parquet", columns)
+                for name, columns in _tables(cell)
+            }
+        except Unusable as reason:
             missing.append(Missing(key, f"{describe(planned[key])}: {reason}"))
             continue
         cells.append(cell)
-        instances += [found[0]] if found[0] is not None else []
-        steps += [found[1]] if found[1] is not None else []
+        instances += [found["instances"]] if found else []
+        steps += [found["steps"]] if found else []
     for key in sorted(present - planned.keys()):
         missing.append(Missing(key, f"cell {key} is not part of this study and was left out"))
     models, sentences = _models(path)
@@ -215,6 +215,23 @@ def read(folder: str | os.PathLike[str]) -> Records:
     )
 
 
+def finished(place: Path) -> dict[str, Any]:
+    """The cell.json of a cell that is done and whose tables are there; else ``Unusable``, why.
+
+    Looks at the footers of the tables, not at their rows.
+    """
+    cell = _cell(place)
+    for name, columns in _tables(cell):
+        path = place / f"{name}.parquet"
+        if not path.exists():
+            raise Unusable(f"its {path.name} is missing")
+        footer = _readable(path, pq.read_metadata)
+        _check_columns(path, columns, footer.schema.names)
+        if name == "instances" and footer.num_rows != cell["instances"]:
+            raise Unusable(f"it holds {footer.num_rows} of {cell['instances']} instances")
+    return cell
+
+
 def describe(cell: dict[str, Any]) -> str:
     """A cell in words, such as ``heat-1d, test, standard, seed 7, d-ipg``."""
     words = [cell["problem"], cell["set"], cell["model"], f"seed {cell['seed']}", cell["method"]]
@@ -223,14 +240,13 @@ def describe(cell: dict[str, Any]) -> str:
 
 def read_table(path: Path, columns: Columns) -> pa.Table:
     """A parquet file with these columns; others that it may have are left out."""
+    # pq.read_table looks for partitions in the path.
+    table = _readable(path, lambda place: pq.ParquetFile(place).read())
+    _check_columns(path, columns, table.column_names)
     try:
-        table = pq.ParquetFile(path).read()  # read_table looks for partitions in the path
-        lacking = [name for name in columns if name not in table.column_names]
-        if lacking:
-            raise _Unusable(f"its {path.name} has no column {lacking[0]!r}")
         return table.select(list(columns)).cast(pa.schema(columns.items()))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise _Unusable(f"its {path.name} cannot be read ({_first_line(error)})") from None
+    except (pa.ArrowException, ValueError) as error:
+        raise Unusable(f"its {path.name} has other columns ({_first_line(error)})") from None
 
 
 def write_table(path: Path, columns: Columns, rows: pd.DataFrame) -> None:
@@ -243,8 +259,8 @@ def write_table(path: Path, columns: Columns, rows: pd.DataFrame) -> None:
     pq.write_table(table.replace_schema_metadata(None), path, compression="zstd")
 
 
-class _Unusable(Exception):
-    """Why a cell cannot be used."""
+class Unusable(Exception):
+    """Why a cell, or the table of models, cannot be used."""
 
 
 def _study(folder: Path) -> dict[str, Any]:
@@ -268,27 +284,27 @@ def _study(folder: Path) -> dict[str, Any]:
 
 def _cell(place: Path) -> dict[str, Any]:
     if not (place / "cell.json").is_file():
-        raise _Unusable("it has not been run")
+        raise Unusable("it has not been run")
     try:
         cell: dict[str, Any] = json.loads((place / "cell.json").read_text())
         version, outcome = cell["format"], cell["outcome"]
         for name in (*AXES, "instances"):
             cell[name]
     except (OSError, ValueError) as error:
-        raise _Unusable(f"its cell.json cannot be read ({_first_line(error)})") from None
+        raise Unusable(f"its cell.json cannot be read ({_first_line(error)})") from None
     except (KeyError, TypeError) as error:
-        raise _Unusable(f"its cell.json lacks {error}") from None
+        raise Unusable(f"its cell.json lacks {error}") from None
     if version != FORMAT:
-        raise _Unusable(f"it has format {version}, this library reads {FORMAT}")
-    if outcome != "done":
-        raise _Unusable(f"{outcome}, {cell.get('why', 'for an unknown reason')}")
+        raise Unusable(f"it has format {version}, this library reads {FORMAT}")
+    if outcome != DONE:
+        raise Unusable(f"{outcome}, {cell.get('why', 'for an unknown reason')}")
     return cell
 
 
 def _models(folder: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
         return read_table(folder / "models.parquet", MODELS).to_pandas(), []
-    except _Unusable as reason:
+    except Unusable as reason:
         return _concatenated([], MODELS), [f"the table of models: {reason}"]
 
 
@@ -300,8 +316,21 @@ def _environment(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _has(place: Path, name: str) -> bool:
-    return (place / f"{name}.parquet").exists()
+def _tables(cell: dict[str, Any]) -> Iterable[tuple[str, Columns]]:
+    return () if cell["method"] == TRUTH else _TABLES.items()
+
+
+def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise Unusable(f"its {path.name} cannot be read ({_first_line(error)})") from None
+
+
+def _check_columns(path: Path, columns: Columns, found: Iterable[str]) -> None:
+    lacking = [name for name in columns if name not in set(found)]
+    if lacking:
+        raise Unusable(f"its {path.name} has no column {lacking[0]!r}")
 
 
 def _concatenated(tables: Iterable[pa.Table], columns: Columns) -> pd.DataFrame:

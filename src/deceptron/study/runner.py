@@ -16,7 +16,7 @@ from deceptron.maps import Deceptron, load, save
 from deceptron.study import data
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.executor import Executor
-from deceptron.study.folder import DONE, FAILED, SKIPPED, StudyFolder
+from deceptron.study.folder import FAILED, SKIPPED, StudyFolder
 from deceptron.study.grid import Study
 from deceptron.study.models import NoModel, Provider, describe
 from deceptron.study.solving import solve_cell
@@ -57,7 +57,7 @@ def run_study(
     cells, models = study.cells(), study.models()
     place = {**environment(torch.device("cpu")), "threads": 1, "executor": executor.words}
     with folder.opened(study.document(), place):
-        waiting = [cell for cell in cells if folder.outcome(cell) != DONE]
+        waiting = [cell for cell in cells if not folder.is_done(cell)]
         earlier = len(cells) - len(waiting)
         lacking = _prepare(folder, study, Path(runs), models, executor, tell)
         for cell in [cell for cell in waiting if cell.model_key in lacking]:
@@ -66,11 +66,11 @@ def run_study(
         over = len(cells) - len(waiting)
         tell("cells", over, len(cells))
         for finished in executor.run(partial(run_cell, folder.path), waiting):
-            if finished.failure is not None and folder.outcome(finished.job) != DONE:
+            if finished.failure is not None and not folder.is_done(finished.job):
                 folder.write_absent(finished.job, FAILED, finished.failure)
             over += 1
             tell("cells", over, len(cells))
-        reasons = [folder.why(cell) for cell in cells if folder.outcome(cell) != DONE]
+        reasons = [folder.why(cell) for cell in cells if not folder.is_done(cell)]
     return Summary(len(cells), len(cells) - len(reasons), earlier, dict(Counter(reasons)))
 
 

@@ -16,6 +16,8 @@ from deceptron.study.statistics.intervals import Interval, mean_interval
 # Up to this many pairs all 2^n sign patterns are tried; beyond it, this many random ones.
 EXACT_PAIRS = 12
 FLIPS = 9999
+# A standard deviation below this share of the means is round-off.
+LEAST_SPREAD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,15 @@ def cohens_d(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     """(mean a - mean b) / pooled standard deviation, along the first axis; NaN is left out.
 
     With a trial a row and an iteration a column this is the separation by iteration. NaN where a
-    group has fewer than two values or nothing varies.
+    group has fewer than two values or nothing varies beyond round-off.
     """
     first, second = (np.asarray(v, dtype=np.float64) for v in (a, b))
     (n1, mean1, square1), (n2, mean2, square2) = _moments(first), _moments(second)
     with np.errstate(invalid="ignore", divide="ignore"):
         pooled = np.sqrt((square1 + square2) / (n1 + n2 - 2))
         d = (mean1 - mean2) / pooled
-    return np.where((n1 > 1) & (n2 > 1) & (pooled > 0), d, np.nan)
+    varies = pooled > LEAST_SPREAD * np.maximum(np.abs(mean1), np.abs(mean2))
+    return np.where((n1 > 1) & (n2 > 1) & varies, d, np.nan)
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> Correlation:

@@ -43,7 +43,8 @@ def cost_to_tolerance(
 
     ``cost`` is a column of ``steps``: ``step``, ``seconds`` or ``evaluations``. Both tables hold
     one cell of the records; the result is indexed by instance, infinite where the limit was not
-    reached. A direct method has no steps: its whole cost counts, as a single iteration.
+    reached. An instance without rows in ``steps`` has only an answer: it costs what the whole solve
+    did, and one iteration.
     """
     whole = instances[cost].astype(float) if cost != "step" else pd.Series(1.0, instances.index)
     spent = whole.where(instances["relative_residual"] <= limit, np.inf)
