@@ -82,6 +82,12 @@ def train(
     seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 7,
     jcp: Annotated[bool, typer.Option(help="Include the Jacobian composition penalty.")] = True,
     both: Annotated[bool, typer.Option(help="Train stage 3 with and without JCP.")] = False,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a run whose stages 1 and 2 are taken over.", show_default=False
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run that the folder holds.")] = True,
     tensorboard: Annotated[bool, typer.Option(help="Write scalars for TensorBoard.")] = False,
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
@@ -97,6 +103,7 @@ def train(
         seed=seed,
         jcp=jcp,
         both=both,
+        start_from=start_from,
         resume=resume,
         tensorboard=tensorboard,
         device=check_device(device),

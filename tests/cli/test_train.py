@@ -1,5 +1,8 @@
 """``deceptron train``: a run folder with a pair and curves, resumed, or one sentence."""
 
+import torch
+from safetensors.torch import load_file
+
 import deceptron as dc
 from tests.cli.command import run
 
@@ -27,6 +30,21 @@ def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch, capsys):
     assert "seed" in message
     assert message.startswith("error: ")
     assert (tmp_path / "run" / "pair.safetensors").read_bytes() == before
+
+
+def test_stages_are_taken_over_from_another_run(tmp_path, monkeypatch, capsys):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    arguments = ("train", "heat-1d", "--preset", "smoke")
+    assert run(monkeypatch, *arguments, "--out", first) == 0
+    assert run(monkeypatch, *arguments, "--out", second, "--no-jcp", "--start-from", first) == 0
+    early = [folder / "checkpoints" / "reverse.safetensors" for folder in (first, second)]
+    taken, found = (load_file(path) for path in early)
+    assert all(torch.equal(value, found[key]) for key, value in taken.items())
+    assert not dc.load(second / "pair.safetensors").provenance["jcp"]
+    capsys.readouterr()
+    assert run(monkeypatch, *arguments, "--out", third, "--start-from", tmp_path / "no") == 2
+    assert "cannot read" in capsys.readouterr().err
+    assert not third.exists()
 
 
 def test_an_unknown_preset_is_named(tmp_path, monkeypatch, capsys):

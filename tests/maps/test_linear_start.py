@@ -12,9 +12,9 @@ def draw(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def started(body, linear, *, periodic=False):
+def started(body, linear, **settings):
     """A linear start whose body is no longer zero, so that there is something to test."""
-    net = LinearStart(linear, body, periodic=periodic)
+    net = LinearStart(linear, body, **settings)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for p in net.parameters():
@@ -22,8 +22,8 @@ def started(body, linear, *, periodic=False):
     return net
 
 
-def unet(linear, *, periodic=False, levels=2):
-    count = LinearStart.feature_count(linear, periodic=periodic)
+def unet(linear, *, periodic=False, levels=2, more=0):
+    count = LinearStart.feature_count(linear, periodic=periodic) + more
     return UNet(
         (count, *linear.in_shape[1:]),
         linear.out_shape,
@@ -56,7 +56,19 @@ def vector():
     return started(body, linear)
 
 
-@pytest.fixture(params=[plane, torus, space, vector])
+def conditioned_vector():
+    linear = LowRank.fit(draw(40, 7), draw(40, 3, 2, seed=1), noise_std=0.5, rank=5)
+    body = MLP((6, 8, 6), activation="silu", generator=torch.Generator().manual_seed(1))
+    return started(body, linear, noise_range=(0.5, 4.0), noise_level=0.5)
+
+
+def conditioned_torus():
+    linear = SpectralGain.fit(draw(40, 2, 4, 6), draw(40, 1, 4, 6, seed=1), noise_std=0.5)
+    body = unet(linear, periodic=True, more=1)
+    return started(body, linear, periodic=True, noise_range=(0.5, 4.0), noise_level=0.5)
+
+
+@pytest.fixture(params=[plane, torus, space, vector, conditioned_vector, conditioned_torus])
 def network(request):
     return request.param()
 
@@ -153,6 +165,71 @@ def test_spectral_gain_recovers_a_convolution_and_commutes_with_shifts():
     assert noisy(y - y.mean()).std() < 0.9 * x.std()
 
 
+@pytest.mark.parametrize("make", ["low-rank", "spectral"])
+def test_a_linear_part_knows_the_best_estimate_at_any_noise(make):
+    """Fitted at one noise and asked at others, each row at its own: what fits there give."""
+    if make == "low-rank":
+        y, x = draw(60, 5).double(), draw(60, 3, seed=1).double()
+        y[:, :3] += 2 * x
+        noise = torch.linspace(0.1, 0.7, 5, dtype=torch.float64)
+
+        def fit(times):
+            return LowRank.fit(y, x, noise_std=times * noise, rank=5)
+    else:
+        x = draw(60, 1, 4, 6).double()
+        y = torch.cat([x + x.roll(1, -1), x - 0.5 * x.roll(1, -2)], dim=1)
+
+        def fit(times):
+            return SpectralGain.fit(y, x, noise_std=times * 0.7)
+
+    part, ratios = fit(1.0), (0.3, 1.0, 5.0)
+    found = part.estimate(y[:3], torch.tensor(ratios, dtype=torch.float64))
+    for row, ratio in enumerate(ratios):
+        wanted = fit(ratio).estimate(y[row : row + 1])
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a[row], b[0], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [conditioned_vector, conditioned_torus])
+def test_a_conditioned_map_is_a_map_for_each_noise(make):
+    network = make().double().requires_grad_(False)
+    x, ratios = rows(network), [0.5, 1.0, 3.0]
+    together = network(x, torch.tensor(ratios, dtype=x.dtype))
+    for row, ratio in enumerate(ratios):
+        alone = network.at_noise(0.5 * ratio)(x[row : row + 1])
+        torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(network(x)[1], together[1])
+    assert float((network.at_noise(1.5)(x) - network(x)).abs().max()) > 0.01
+    # Beyond what it was trained for it is the nearest map it knows; the weights are the same.
+    assert torch.equal(network.at_noise(50.0)(x), network.at_noise(2.0)(x))
+    assert torch.equal(network.at_noise(0.0)(x), network.at_noise(0.25)(x))
+    assert network.at_noise(2.0).body is network.body
+    assert network.noise_ratio == 1.0
+
+
+def test_a_fresh_conditioned_map_is_the_ridge_at_every_noise():
+    y, x = draw(60, 5), draw(60, 3, seed=1)
+    linear = LowRank.fit(y, x, noise_std=0.5, rank=5)
+    body = MLP((6, 3), generator=torch.Generator().manual_seed(1))
+    torch.nn.init.zeros_(body.layers[-1].weight)
+    net = LinearStart(linear, body, noise_range=(0.1, 4.0), noise_level=0.5).fit_scales(y, x)
+    for noise in (0.1, 0.5, 1.5):
+        ridge = Wiener.fit(x.double(), y.double(), noise_std=noise)
+        torch.testing.assert_close(net.at_noise(noise)(y), ridge(y.double()).float())
+
+
+def test_a_map_bound_to_a_noise_keeps_it_in_its_file(tmp_path):
+    network = conditioned_vector()
+    x = rows(network, dtype=torch.float32)
+    scaler = dc.Scaler(0.0, 2.0)
+    pair = dc.Deceptron(Wiener(network.in_shape, network.out_shape), network, scaler=scaler)
+    loud = pair.at_noise(3.0)  # 1.5 normalised, three times that of the fit
+    assert torch.equal(loud.g(x), network.at_noise(1.5)(x))
+    restored = dc.load(dc.save(loud, tmp_path / "pair.safetensors"))
+    assert torch.equal(restored.g(x), loud.g(x))
+    assert torch.equal(restored.at_noise(1.0).g(x), network(x))
+
+
 def test_periodic_network_commutes_with_shifts():
     net = torus().double()
     x = rows(net)
@@ -178,6 +255,18 @@ def test_a_silent_sensor_does_not_break_the_fit():
         (lambda: LowRank.fit(draw(3, 2), draw(4, 2)), "same number of rows"),
         (lambda: LowRank.fit(draw(3, 2) / 0, draw(3, 2)), "finite"),
         (lambda: LinearStart(LowRank((4,), (4,), 2), MLP((3, 4))), "must take 2 features"),
+        (
+            lambda: LinearStart(LowRank((4,), (4,), 2), MLP((2, 4)), noise_range=(1, 4)),
+            "must take 3 features",
+        ),
+        (
+            lambda: LinearStart(LowRank((4,), (4,), 2), MLP((3, 4)), noise_range=(2.0, 4.0)),
+            "0 < low <= 1 <= high",
+        ),
+        (
+            lambda: LinearStart(LowRank((4,), (4,), 2), MLP((3, 4)), noise_range=(1.0, 1.0)),
+            "more than one level",
+        ),
     ],
 )
 def test_mistakes_are_named(make, message):

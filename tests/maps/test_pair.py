@@ -4,7 +4,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Pair
-from deceptron.maps import MLP, Wiener, cnn_pair, mlp_pair
+from deceptron.maps import MLP, LinearStart, LowRank, Wiener, cnn_pair, mlp_pair
 
 
 def test_any_two_modules_are_a_pair():
@@ -47,6 +47,23 @@ def test_bounds_are_copied():
     pair = dc.Deceptron(nn.Identity(), nn.Identity(), bounds=(low, 1.0))
     low += 1
     assert not pair.bounds[0].any()
+
+
+def test_a_pair_for_one_noise_is_the_same_at_every_noise():
+    plain = dc.Deceptron(nn.Identity(), nn.Identity(), y_shape=(3,))
+    assert plain.at_noise(0.3) is plain
+    shipped = dc.load("heat-3d")
+    assert shipped.at_noise(0.3) is shipped
+
+
+def test_a_noise_that_is_none_is_refused():
+    part = LowRank.fit(torch.rand(9, 4), torch.rand(9, 4), noise_std=0.1, rank=2)
+    g = LinearStart(part, MLP((3, 4)), noise_range=(0.5, 2.0), noise_level=0.1)
+    pair = dc.Deceptron(nn.Identity(), g)
+    with pytest.raises(dc.ConfigError, match="noise_std must be finite and >= 0; got nan"):
+        pair.at_noise(float("nan"))
+    with pytest.raises(dc.ShapeError, match=r"one row of y, shape \(4,\); got \(5,\)"):
+        pair.at_noise(torch.ones(5))
 
 
 def test_repr_names_the_pair():

@@ -77,14 +77,18 @@ def gain_errors(
     probes: int,
     generator: torch.Generator | None = None,
     forward: RowMap | None = None,
+    common: bool = False,
 ) -> Float[Tensor, "B k *x"]:
-    """Draws of ``e = xi - G (J xi + eta)``, of covariance P; two jvps each, no graph."""
+    """Draws of ``e = xi - G (J xi + eta)``, of covariance P; two jvps each, no graph.
+
+    With ``common`` all rows have the same xi and eta, so that a row does not depend on its place.
+    """
     f = _forward(pair, x, forward)
     check_count("probes", probes)
     with torch.no_grad():
         y_shape = tuple(f(x[:1]).shape[1:])
         noise = normalised_noise(pair, noise_std, y_shape).to(x)
-        xi, eta = _draw(x, prior, noise, probes, generator)
+        xi, eta = _draw(x, prior, noise, probes, generator, common=common)
         points = x.repeat_interleave(probes, dim=0)
         parts = zip(*(t.split(CHUNK) for t in (points, xi, eta)), strict=True)
         errors = [some - _gain(pair, f, rows, some, white) for rows, some, white in parts]
@@ -201,13 +205,18 @@ def _draw(
     noise: Tensor,
     probes: int,
     generator: torch.Generator | None,
+    *,
+    common: bool = False,
 ) -> tuple[Float[Tensor, "Bk *x"], Float[Tensor, "Bk *y"]]:
     """Displacements and noise of each row side by side: appended rows leave the others alone."""
     n, m = x[0].numel(), noise.numel()
-    both = x.new_empty(len(x), n + m)
+    both = x.new_empty(1 if common else len(x), n + m)
     white = draw_probes(both, probes=probes, kind="normal", generator=generator).flatten(0, 1)
     xi = prior.sqrt(white[:, :n].reshape(-1, *x.shape[1:]))
-    return xi, noise * white[:, n:].reshape(-1, *noise.shape)
+    eta = noise * white[:, n:].reshape(-1, *noise.shape)
+    if not common:
+        return xi, eta
+    return xi.repeat(len(x), *(1,) * (xi.ndim - 1)), eta.repeat(len(x), *(1,) * (eta.ndim - 1))
 
 
 def _gain(pair: Pair, f: RowMap, x: Tensor, xi: Tensor, eta: Tensor) -> Tensor:

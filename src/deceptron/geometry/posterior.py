@@ -8,6 +8,8 @@ its covariance at large, says. k is the product of
 - the pair's ``interval_factor``; both numbers are fitted on validation data;
 - ``max(1, misfit)`` of the row, the misfit being its residual over the noise level: where the data
   are not explained, the model that P comes from is wrong by at least that much (the Birge ratio).
+
+All rows share the random numbers xi and eta: the bars of a row are the same alone and in a batch.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.checks import check_count, check_range, check_rows
@@ -104,17 +106,20 @@ class Posterior:
         return float(getattr(self.pair, "prior_share", None) or 1.0)
 
     def sample(
-        self, samples: int = SAMPLES, *, generator: torch.Generator | None = None
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each row, clipped to the box."""
-        deviations = torch.cat(list(self._deviations(samples, generator)))
+        deviations = torch.cat(list(self._deviations(samples, _seed(generator))))
         return self._clip(self.x + deviations.transpose(0, 1))
 
     def std(
-        self, samples: int = SAMPLES, *, generator: torch.Generator | None = None
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "B *x"]:
-        """Standard deviation of each component, before clipping, from so many draws."""
-        parts = self._deviations(samples, generator)
+        """Standard deviation of each component, before clipping, from so many draws.
+
+        Without a generator they are always the same, those of ``calibrate`` and ``dc.solve``.
+        """
+        parts = self._deviations(samples, _seed(generator or Generator().manual_seed(0)))
         return torch.cat([part.square().mean(1).sqrt() for part in parts])
 
     def interval(
@@ -122,7 +127,7 @@ class Posterior:
         level: float = LEVEL,
         *,
         samples: int = SAMPLES,
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
         """Lower and upper ends, component by component, clipped to the box.
 
@@ -131,9 +136,7 @@ class Posterior:
         half = quantile(level, samples) * self.std(samples, generator=generator)
         return self._clip(self.x - half), self._clip(self.x + half)
 
-    def _deviations(
-        self, samples: int, generator: torch.Generator | None
-    ) -> Iterator[Float[Tensor, "b S *x"]]:
+    def _deviations(self, samples: int, seed: int) -> Iterator[Float[Tensor, "b S *x"]]:
         check_count("samples", samples)
         scale = self.x.new_full((len(self.x),), self.factor)
         if self.misfit is not None:
@@ -146,8 +149,9 @@ class Posterior:
                 prior=prior,
                 noise_std=self.noise_std,
                 probes=samples,
-                generator=generator,
+                generator=Generator().manual_seed(seed),
                 forward=self.forward,
+                common=True,
             )
             yield errors * k.reshape(-1, *(1,) * x.ndim)
 
@@ -177,7 +181,7 @@ def fit_prior_share(
     truth: Float[Tensor, "B *x"],
     *,
     samples: int = SAMPLES,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
 ) -> float:
     """The share among ``SHARES`` under which the errors are likeliest, their scale left open.
 
@@ -202,14 +206,15 @@ def fit_interval_factor(
     truth: Float[Tensor, "B *x"],
     *,
     samples: int = SAMPLES,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
 ) -> float:
     """What to multiply the bars by so that 90% of the components of ``truth`` lie within them.
 
-    Split conformal calibration with the score ``|truth - x| / std``, pooled over rows and
-    components: the factor is the ceil(0.9 (N + 1))-th smallest of the N scores over the quantile
-    that ``interval`` uses. For observations drawn as these were, the intervals of a fresh row hold
-    90% of its components on average. It says nothing about other observations.
+    Conformal risk control: the components of a row depend on each other, so rows are what is
+    counted. The factor is the ceil(0.9 (N + 1) n)-th smallest of the scores ``|truth - x| / std``
+    of N rows of n components, over the quantile that ``interval`` uses. For observations drawn as
+    these were, the intervals of a fresh row then hold at least 90% of its components on average,
+    for any N from 9 on. It says nothing about other observations.
     """
     std = posterior.std(samples, generator=generator) / posterior.factor
     factor = _conformal(_error(posterior, truth) / std) / quantile(LEVEL, samples)
@@ -228,12 +233,17 @@ def _error(posterior: Posterior, truth: Tensor) -> Float[Tensor, "B *x"]:
     return (truth - posterior.x).abs()
 
 
-def _conformal(scores: Tensor) -> float:
-    """The ceil(0.9 (N + 1))-th smallest of N scores."""
+def _conformal(scores: Float[Tensor, "N *x"]) -> float:
+    """The ceil(0.9 (N + 1) n)-th smallest score of N rows of n components."""
     # No error without spread is a score of 0, not NaN.
     flat = scores.flatten().nan_to_num(nan=0.0, posinf=torch.inf)
-    rank = min(math.ceil(LEVEL * (flat.numel() + 1)), flat.numel())
-    return float(flat.kthvalue(rank).values)
+    rank = math.ceil(LEVEL * (len(scores) + 1) * scores[0].numel())
+    return float(flat.kthvalue(min(rank, flat.numel())).values)
+
+
+def _seed(generator: Generator | None) -> int:
+    """Draws are made anew for every piece of the rows: a seed lets them be the same."""
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 def quantile(level: float, samples: int) -> float:

@@ -24,10 +24,16 @@ _JITTER = 1e-7
 
 
 class LinearPart(Network):
-    """``estimate(x)`` returns the linear prediction and the denoised input; rows alone to call."""
+    """``estimate(x)`` returns the linear prediction and the denoised input; rows alone to call.
+
+    ``ratio``, a number for each row or one for all, is the noise over that of the fit: what is
+    kept suffices for the best estimate at any other noise.
+    """
 
     @abstractmethod
-    def estimate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(
+        self, x: Tensor, ratio: Float[Tensor, " #B"] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Prediction of the output and of the noise-free input, in their shapes."""
 
     def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
@@ -100,23 +106,34 @@ class LowRank(LinearPart):
         part.gain.copy_((b.T @ (a @ basis) / len(a)) / (variance + level).sqrt())
         return part
 
-    @property
-    def signal_share(self) -> Float[Tensor, " rank"]:
+    def signal_share(self, ratio: Float[Tensor, " #B"] | None = None) -> Float[Tensor, "*B rank"]:
         """Share of signal in the variance of each component."""
-        return self.variance / (self.variance + self.noise)
+        return self.variance / self._total(ratio)
 
-    def coefficients(self, x: Tensor) -> Float[Tensor, "B rank"]:
+    def coefficients(
+        self, x: Tensor, ratio: Float[Tensor, " #B"] | None = None
+    ) -> Float[Tensor, "B rank"]:
         """Principal components of the noisy input, each of unit variance."""
         z = ((x.reshape(len(x), -1) - self.mean_in) / self.weight) @ self.basis
-        return z / (self.variance + self.noise).sqrt()
+        return z / self._total(ratio).sqrt()
 
-    def estimate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(
+        self, x: Tensor, ratio: Float[Tensor, " #B"] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Prediction of the output and of the noise-free input, in their shapes."""
-        z = self.coefficients(x)
-        y = torch.addmm(self.mean_out, z, self.gain.T)
-        shrunk = z * self.signal_share * (self.variance + self.noise).sqrt()
+        z, total = self.coefficients(x, ratio), self._total(ratio)
+        # The gain is for components of unit variance at the noise of the fit.
+        gained = z if ratio is None else z * (self._total() / total).sqrt()
+        y = torch.addmm(self.mean_out, gained, self.gain.T)
+        shrunk = z * self.signal_share(ratio) * total.sqrt()
         clean = self.mean_in + self.weight * (shrunk @ self.basis.T)
         return y.reshape(len(x), *self.out_shape), clean.reshape(x.shape)
+
+    def _total(self, ratio: Float[Tensor, " #B"] | None = None) -> Float[Tensor, "*B rank"]:
+        """Variance of each component, noise included."""
+        if ratio is None:
+            return self.variance + self.noise
+        return self.variance + self.noise * ratio.square().unsqueeze(-1)
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
@@ -188,10 +205,18 @@ class SpectralGain(LinearPart):
         part.filter.copy_(torch.view_as_real(covariance @ inverse))
         return part
 
-    def estimate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(
+        self, x: Tensor, ratio: Float[Tensor, " #B"] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Prediction of the output and of the noise-free input, in their shapes."""
         axes = tuple(range(-len(self.grid), 0))
         modes = torch.fft.rfftn(x - self.mean_in, dim=axes).movedim(1, -1).unsqueeze(-1)
+        if ratio is not None:
+            # With F = C (C + l)^-1 kept, (C + l) (C + r^2 l)^-1 = (I + (r^2 - 1) (I - F))^-1.
+            kept = torch.view_as_complex(self.filter)
+            identity = torch.eye(len(self.mean_in), dtype=kept.dtype, device=kept.device)
+            more = (ratio.square() - 1).reshape(-1, *(1,) * kept.ndim)
+            modes = torch.linalg.solve(identity + more * (identity - kept), modes)
 
         def apply(matrix: Tensor) -> Tensor:
             product = (torch.view_as_complex(matrix) @ modes).squeeze(-1).movedim(-1, 1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core import ShapeError
+from deceptron.core import ConfigError, ShapeError
 from deceptron.maps.linear_part import LinearPart, LowRank
 from deceptron.maps.network import Network, build, register
 
@@ -22,6 +24,11 @@ class LinearStart(Network):
     differences along every axis and (unless ``periodic``) the coordinates; for a body that takes
     vectors, the principal components of x. ``linear`` and ``body`` are networks, or their kind
     and config as a checkpoint holds them. ``LinearStart.fit_scales`` sets the units.
+
+    With ``noise_range = (low, high)`` the map is conditioned on the noise of its input: the linear
+    part is the best one at that noise, and the body is given its logarithm as one more feature.
+    The range is in units of ``noise_level``, the RMS noise of the fit; ``noise_ratio`` in the same
+    units is what rows are taken to have when nothing is said.
     """
 
     scale: Tensor
@@ -34,17 +41,22 @@ class LinearStart(Network):
         body: Network | Mapping[str, Any],
         *,
         periodic: bool = False,
+        noise_range: Sequence[float] | None = None,
+        noise_level: float = 1.0,
+        noise_ratio: float = 1.0,
     ) -> None:
         super().__init__()
+        self.noise_range = None if noise_range is None else check_noise_range(noise_range)
+        self.noise_level, self.noise_ratio = noise_level, noise_ratio
         self.linear = cast(LinearPart, _network(linear))
         self.body = _network(body)
         self.periodic = periodic
         self.in_shape, self.out_shape = self.linear.in_shape, self.linear.out_shape
         self._fields = len(self.body.in_shape) > 1
-        count = self.body.in_shape[0]
-        wanted = self.feature_count(self.linear, periodic=periodic, fields=self._fields)
-        if count != wanted:
-            raise ShapeError(f"LinearStart(body=...) must take {wanted} features; it takes {count}")
+        count = self.feature_count(self.linear, periodic=periodic, fields=self._fields)
+        wanted, given = count + (self.noise_range is not None), self.body.in_shape[0]
+        if given != wanted:
+            raise ShapeError(f"LinearStart(body=...) must take {wanted} features; it takes {given}")
         if not self._fields and not isinstance(self.linear, LowRank):
             raise ShapeError("LinearStart(body=...) that takes vectors needs a LowRank linear part")
         ones = (1,) * (len(self.body.in_shape) - 1)
@@ -54,7 +66,7 @@ class LinearStart(Network):
 
     @staticmethod
     def feature_count(linear: LinearPart, *, periodic: bool, fields: bool = True) -> int:
-        """How many channels (or, for vectors, components) the body is given."""
+        """How many channels (or, for vectors, components) the body is given beside the noise."""
         if not fields:
             return cast(LowRank, linear).rank
         axes = len(linear.in_shape) - 1
@@ -63,7 +75,7 @@ class LinearStart(Network):
     @torch.no_grad()
     def fit_scales(self, x: Float[Tensor, "N *n"], y: Float[Tensor, "N *m"]) -> LinearStart:
         """Unit variance for the features of fields, and for what the linear part leaves of y."""
-        features, base = self._features(x)
+        features, base = self._features(x, self._ratio(x, None))
         if self._fields:
             axes = tuple(a for a in range(features.ndim) if a != 1)
             spread, mean = torch.std_mean(features, dim=axes, keepdim=True)
@@ -72,29 +84,72 @@ class LinearStart(Network):
         self.scale.copy_((y - base).square().mean().sqrt().clamp_min(1e-6))
         return self
 
-    def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
+    def forward(
+        self, x: Float[Tensor, "B *n"], noise_ratio: Float[Tensor, " B"] | None = None
+    ) -> Float[Tensor, "B *m"]:
         """The linear prediction and its correction."""
         self.check_rows(x)
-        features, base = self._features(x)
-        correction = self.body((features - self.feature_mean) / self.feature_scale)
-        return base + self.scale * correction.reshape(base.shape)
+        ratio = self._ratio(x, noise_ratio)
+        features, base = self._features(x, ratio)
+        features = (features - self.feature_mean) / self.feature_scale
+        if ratio is not None:
+            features = torch.cat([features, self._noise_feature(ratio, features)], dim=1)
+        return base + self.scale * self.body(features).reshape(base.shape)
+
+    def at_noise(self, level: float) -> LinearStart:
+        """This map, its weights shared, for inputs of this RMS noise; the nearest in its range."""
+        if self.noise_range is None:
+            return self
+        low, high = self.noise_range
+        bound = copy.copy(self)
+        bound.noise_ratio = min(max(level / self.noise_level, low), high)
+        return bound
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
         parts = {"linear": self.linear, "body": self.body}
         described = {k: {"kind": n.kind, "config": n.config()} for k, n in parts.items()}
-        return {**described, "periodic": self.periodic}
+        settings: dict[str, Any] = {"periodic": self.periodic}
+        if self.noise_range is not None:
+            settings["noise_range"] = list(self.noise_range)
+            settings |= {"noise_level": self.noise_level, "noise_ratio": self.noise_ratio}
+        return {**described, **settings}
 
-    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        base, clean = self.linear.estimate(x)
+    def _ratio(self, x: Tensor, given: Tensor | None) -> Float[Tensor, " #B"] | None:
+        if self.noise_range is None:
+            return None
+        return x.new_full((1,), self.noise_ratio) if given is None else given
+
+    def _noise_feature(self, ratio: Tensor, like: Tensor) -> Tensor:
+        """Its logarithm, -1 to 1 over the range, constant over a row."""
+        low, high = (math.log(side) for side in self.noise_range or (1.0, 1.0))
+        level = (2 * ratio.log() - low - high) / (high - low)
+        shape = (len(like), 1, *like.shape[2:])
+        return level.reshape(-1, *(1,) * (like.ndim - 1)).expand(shape)
+
+    def _features(self, x: Tensor, ratio: Tensor | None) -> tuple[Tensor, Tensor]:
+        base, clean = self.linear.estimate(x, ratio)
         if not self._fields:
             part = cast(LowRank, self.linear)
             # Components that are mostly noise come in small: a network cannot learn from them.
-            return part.coefficients(x) * part.signal_share, base
+            return part.coefficients(x, ratio) * part.signal_share(ratio), base
         parts = [x, clean, base, *_differences(clean, circular=self.periodic)]
         if not self.periodic:
             parts += _coordinates(x)
         return torch.cat(parts, dim=1), base
+
+
+def check_noise_range(given: object) -> tuple[float, float]:
+    """``(low, high)`` in units of the training noise, which must lie between them."""
+    sides = tuple(given) if isinstance(given, (tuple, list)) else ()
+    numbers = all(isinstance(side, (int, float)) for side in sides)
+    if len(sides) != 2 or not numbers or not 0 < sides[0] <= 1 <= sides[1] < math.inf:
+        raise ConfigError(
+            f"noise_range must be (low, high) with 0 < low <= 1 <= high; got {given!r}"
+        )
+    if sides[0] == sides[1]:
+        raise ConfigError(f"noise_range must hold more than one level; got {given!r}")
+    return float(sides[0]), float(sides[1])
 
 
 def _network(part: Network | Mapping[str, Any]) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,6 +99,36 @@ class Deceptron(nn.Module):
         """Part of the prior's covariance that error bars count, as fitted on validation data."""
         share = self.calibration.get("prior_share")
         return None if share is None else float(share)
+
+    def at_noise(self, noise_std: float | Tensor) -> Deceptron:
+        """This pair, its weights shared, with g for noise of this size (physical units).
+
+        That is the pair itself unless g was trained for a range of noise levels; outside of the
+        range g is the nearest it knows.
+        """
+        bind = getattr(self.g, "at_noise", None)
+        if bind is None or self.y_shape is None or self.g.noise_range is None:
+            return self
+        try:
+            level = self.scaler.noise_level(noise_std, self.y_shape)
+        except RuntimeError:
+            raise ShapeError(
+                f"noise_std must broadcast to one row of y, shape {self.y_shape}; "
+                f"got {tuple(torch.as_tensor(noise_std).shape)}"
+            ) from None
+        if not 0 <= level < math.inf:
+            raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+        return Deceptron(
+            self.f,
+            bind(level),
+            scaler=self.scaler,
+            bounds=self.bounds,
+            x_shape=self.x_shape,
+            y_shape=self.y_shape,
+            name=self.name,
+            wiener=self.wiener,
+            provenance=self.provenance,
+        )
 
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""

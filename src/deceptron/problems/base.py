@@ -106,9 +106,17 @@ class Problem(ABC):
         return rows.to(dtype=dtype or torch.get_default_dtype(), device=device)
 
     def add_noise(
-        self, y: Float[Tensor, "B *y"], *, generator: Generator, family: str = "prior"
+        self,
+        y: Float[Tensor, "B *y"],
+        *,
+        generator: Generator,
+        family: str = "prior",
+        ratio: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B *y"]:
-        """Observations as a sensor gives them; the noise of a row ignores the rows after it."""
+        """Observations as a sensor gives them; the noise of a row ignores the rows after it.
+
+        ``ratio`` multiplies the noise of each row.
+        """
         check_rows("y", y, self.y_shape)
         check_choice("family", family, FAMILIES)
         white = draw_in_blocks(
@@ -116,7 +124,10 @@ class Problem(ABC):
             generator,
             lambda g: torch.randn(BLOCK, *self.y_shape, dtype=torch.float64, generator=g),
         )
-        return self._sensor(y + self.noise_factor(family) * self._noise(y) * white.to(y))
+        white = white.to(y)
+        if ratio is not None:
+            white = white * ratio.to(y).reshape(-1, *(1,) * (y.ndim - 1))
+        return self._sensor(y + self.noise_factor(family) * self._noise(y) * white)
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """Train, val, test, shifted and extreme sets and their scaler; made when asked for."""

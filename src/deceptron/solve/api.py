@@ -69,6 +69,7 @@ def solve(
         noise_std: standard deviation of the noise in y, physical units. Rows stop once their
             residual is at most ``tau`` times the noise level (the discrepancy principle), which
             includes the surrogate's own error when the pair knows it and ``forward`` is not given.
+            A pair that was trained for a range of noise levels is used at this one.
             The guarded method takes that of the pair if neither noise nor tolerance is given.
         tau: by default what 99% of pure noise stays below: 1.2 for 64 components, 1.05 for 1000.
             With a prior there is an answer to converge to, so the rule is on only if tau is given.
@@ -89,6 +90,8 @@ def solve(
     """
     chosen = get_method(method)
     y = check_rows("y", y)
+    if noise_std is not None and hasattr(pair, "at_noise"):
+        pair = pair.at_noise(noise_std)
     f, g = _maps(pair, chosen)
     if prior is not None and not isinstance(prior, GaussianPrior):
         raise ConfigError(

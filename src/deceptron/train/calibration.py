@@ -12,9 +12,10 @@ from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.train.streams import stream
 
-# Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
-ROWS, SAMPLES = 192, 16
-SHARE_ROWS, SHARE_SAMPLES = 64, 8
+# Two jvps for each row and draw, four where the share is chosen: two minutes for the largest
+# problem. The draws are those that a solution's bars are made of.
+ROWS = 256
+SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 
 
 def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS) -> Deceptron:
@@ -22,6 +23,7 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
 
     They are kept in ``pair.provenance["calibration"]``, which is saved and loaded with the pair;
     the same pair comes back. The answers that bars are fitted to are one-shot, g(y) in the box.
+    A quarter of the rows chooses the prior's share, the others the factor.
     """
     noise_std = problem.noise_std
     if not bool((torch.as_tensor(noise_std) > 0).all()):
@@ -29,18 +31,18 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
     like = pair.scaler.scale
     x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
     y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
-    draws = stream(data.seed, "calibration-draws")
-    few = Posterior.one_shot(pair, y[:SHARE_ROWS], prior=problem.prior, noise_std=noise_std)
-    share = fit_prior_share(few, x[:SHARE_ROWS], samples=SHARE_SAMPLES, generator=draws)
-    bars = Posterior.one_shot(pair, y, prior=problem.prior, noise_std=noise_std)
-    factor = fit_interval_factor(
-        replace(bars, prior_share=share), x, samples=SAMPLES, generator=draws
-    )
+    few = max(1, int(SHARE_OF_ROWS * len(x)))
+
+    def bars(rows: slice) -> Posterior:
+        return Posterior.one_shot(pair, y[rows], prior=problem.prior, noise_std=noise_std)
+
+    first, others = slice(None, few), slice(few, None)
+    share = fit_prior_share(bars(first), x[first], samples=SHARE_SAMPLES)
+    factor = fit_interval_factor(replace(bars(others), prior_share=share), x[others])
     pair.provenance["calibration"] = {
         "interval_factor": factor,
         "prior_share": share,
         "trust": fit_trust(pair, y),
         "rows": len(x),
-        "samples": SAMPLES,
     }
     return pair

@@ -48,9 +48,15 @@ class TrainingData:
         std = torch.as_tensor(self.problem.noise_std).to(self.train.y)
         return (std / self.scaler.scale).broadcast_to(self.problem.y_shape)
 
-    def noisy(self, rows: Rows, generator: torch.Generator) -> Float[Tensor, "N *y"]:
-        """Observations as the sensor gives them, normalised."""
-        return self.scaler.normalise(self.problem.add_noise(rows.physical, generator=generator))
+    def noisy(
+        self,
+        rows: Rows,
+        generator: torch.Generator,
+        ratio: Float[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "N *y"]:
+        """Observations as the sensor gives them, normalised; ``ratio`` multiplies their noise."""
+        seen = self.problem.add_noise(rows.physical, generator=generator, ratio=ratio)
+        return self.scaler.normalise(seen)
 
 
 def prepare(

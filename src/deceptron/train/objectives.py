@@ -109,13 +109,16 @@ class ReverseObjective:
         data, number = self._data, self.stage_number
         self._cycle_stream = stream(data.seed, "cycle", number, epoch)
         self._probes.begin(number, epoch)
+        self._ratio = self._noise_ratios(stream(data.seed, "noise-levels", number, epoch))
         if self._recipe.noisy_pairs:
-            self._noisy = data.noisy(data.train, stream(data.seed, "pairs", number, epoch))
+            pairs = stream(data.seed, "pairs", number, epoch)
+            self._noisy = data.noisy(data.train, pairs, self._ratio)
 
     def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
         """Every loss of non-zero weight."""
         weights, recipe, g = self._recipe.weights, self._recipe, self.module
         x, y, fx = self._data.train.x[rows], self._data.train.y[rows], self._fx[rows]
+        levels = () if self._ratio is None else (self._ratio[rows],)
         found: list[Term] = []
         if weights.reconstruction:
             found.append(("reconstruction", weights.reconstruction, mse_loss(g(fx), x)))
@@ -125,15 +128,25 @@ class ReverseObjective:
             near = y + recipe.cycle_noise * white
             found.append(("cycle", weights.cycle, mse_loss(self._f(g(near)), near)))
         if recipe.noisy_pairs and weights.pairs:
-            found.append(("pairs", weights.pairs, mse_loss(g(self._noisy[rows]), x)))
+            found.append(("pairs", weights.pairs, mse_loss(g(self._noisy[rows], *levels), x)))
         if self._jcp:
             few = rows[: recipe.train_probe_rows]
-            xi, tangents = self._probes.draw(few)
-            defect = composition_defect(g, self._fx[few], tangents, xi)
+            ratio = None if self._ratio is None else self._ratio[few]
+            xi, tangents = self._probes.draw(few, ratio)
+            defect = composition_defect(g, self._fx[few], tangents, xi, ratio)
             found.append(("jcp", weights.jcp, defect.mean() / self._probes.variance))
         for name, weight, value in self._stabilisers:
             found.append((name, weight, value()))
         return found
+
+    def _noise_ratios(self, generator: torch.Generator) -> Float[Tensor, " N"] | None:
+        """Noise of each row over the problem's, log-uniform, where g is told of it."""
+        if self._recipe.noise_range is None:
+            return None
+        low, high = (math.log(side) for side in self._recipe.noise_range)
+        x = self._data.train.x
+        share = torch.rand(len(x), generator=generator, dtype=torch.float64)
+        return (low + (high - low) * share).exp().to(x)
 
     def validate(self) -> Measured:
         """Reconstruction, error on noisy pairs when they are trained on, and RJCP."""
@@ -186,7 +199,9 @@ class Probes:
         with torch.no_grad():
             self._bank = xi, torch.cat([_pushed(self._f, rows, some) for rows, some in parts])
 
-    def draw(self, rows: Int[Tensor, " b"]) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, rows: Int[Tensor, " b"], ratio: Float[Tensor, " b"] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """``xi`` and ``J_f xi``, each ``(b, probes, ...)``, of these training rows."""
         count = self._recipe.train_probes
         if self._bank is None:
@@ -198,7 +213,7 @@ class Probes:
             size = self._recipe.probe_bank
             pick = torch.randint(size, (len(rows), count), generator=self._stream).to(rows)
             xi, tangents = (part[rows[:, None], pick] for part in self._bank)
-        return xi, self._with_noise(tangents, self._noise_stream)
+        return xi, self._with_noise(tangents, self._noise_stream, ratio)
 
     def for_validation(self) -> tuple[Tensor, Tensor]:
         """Probes of the first validation rows, the same in every epoch and stage."""
@@ -217,11 +232,15 @@ class Probes:
             xi = self._data.problem.prior.sqrt(xi.flatten(0, 1)).reshape(xi.shape).to(x)
         return xi
 
-    def _with_noise(self, tangents: Tensor, generator: torch.Generator) -> Tensor:
+    def _with_noise(
+        self, tangents: Tensor, generator: torch.Generator, ratio: Tensor | None = None
+    ) -> Tensor:
         if self._recipe.probe_law != "prior":
             return tangents
-        white = torch.randn(tangents.shape, generator=generator, dtype=tangents.dtype)
-        return tangents + self._data.noise * white.to(tangents)
+        white = torch.randn(tangents.shape, generator=generator, dtype=tangents.dtype).to(tangents)
+        if ratio is not None:
+            white = white * ratio.reshape(-1, *(1,) * (white.ndim - 1))
+        return tangents + self._data.noise * white
 
 
 def composition_defect(
@@ -229,10 +248,12 @@ def composition_defect(
     fx: Float[Tensor, "B *y"],
     tangents: Float[Tensor, "B k *y"],
     xi: Float[Tensor, "B k *x"],
+    ratio: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, "B k *x"]:
     """``(J_g(f(x)) t - xi)^2`` for the tangents ``t`` of each row; one jvp through g."""
     points = fx.repeat_interleave(xi.shape[1], dim=0)
-    _, returned = jvp(g, points, tangents.flatten(0, 1))
+    levels = () if ratio is None else (ratio.repeat_interleave(xi.shape[1]),)
+    _, returned = jvp(lambda y: g(y, *levels), points, tangents.flatten(0, 1))
     return (returned.reshape(xi.shape) - xi).square()
 
 

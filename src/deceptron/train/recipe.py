@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from inspect import signature
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 
 from deceptron.core.checks import check_choice, check_count, check_range
 from deceptron.core.errors import ConfigError
-from deceptron.problems import Dataset, Problem
+from deceptron.maps.linear_start import check_noise_range
 
-# Makes f (latents to normalised measurements) and g (back); may use data.train and data.scaler,
-# for example for a closed-form start. The same generator state must give the same weights.
-Build: TypeAlias = Callable[[Problem, Dataset, torch.Generator], tuple[nn.Module, nn.Module]]
+# (problem, data, generator) -> f (latents to normalised measurements) and g (back); may use
+# data.train and data.scaler, for example for a closed-form start. The same generator state must
+# give the same weights. Recipe(noise_range=...) is handed on by that name.
+Build: TypeAlias = Callable[..., tuple[nn.Module, nn.Module]]
 
 SCHEDULES = ("cosine", "one-cycle", "constant")
 PROBE_LAWS = ("rademacher", "normal", "prior")
@@ -93,6 +95,10 @@ class Recipe:
         cycle_noise: standard deviation of y~ about y, normalised units.
         noisy_pairs: also fit g to real data, |g(y + eta) - x|^2 with the problem's noise, fresh
             every epoch.
+        noise_range: ``(low, high)``: every epoch gives each row a noise level of its own, so many
+            times the problem's (log-uniform), and tells g of it; ``pair.at_noise`` chooses one
+            later. Needs ``noisy_pairs``; ``build`` is called with ``noise_range=...`` and must
+            return a g that takes it (``LinearStart``). Validation is at the problem's own noise.
         weight_decay, clip: of Adam; largest norm of the gradient (``None``: no clipping).
         guard: an epoch of stage 3 is eligible only while the validation state error is at most
             ``guard`` times the best of stage 2 (``None``: always).
@@ -123,6 +129,7 @@ class Recipe:
     probe_bank: int = 0
     cycle_noise: float = 0.02
     noisy_pairs: bool = False
+    noise_range: tuple[float, float] | None = None
     weight_decay: float = 1e-6
     clip: float | None = 5.0
     guard: float | None = None
@@ -152,6 +159,15 @@ class Recipe:
         check_range("Recipe(weight_decay=...)", self.weight_decay, low=0.0)
         check_range("Recipe(selection_rjcp=...)", self.selection_rjcp, low=0.0)
         check_range("Recipe(reverse_selection_rjcp=...)", self.reverse_selection_rjcp, low=0.0)
+        if self.noise_range is not None:
+            check_noise_range(self.noise_range)
+            if not self.noisy_pairs:
+                raise ConfigError("Recipe(noise_range=...) needs noisy_pairs=True")
+            if "noise_range" not in signature(self.build).parameters:
+                raise ConfigError(
+                    "Recipe(noise_range=...) needs a build that takes noise_range and conditions g "
+                    f"on it; {plain(self.build)} does not"
+                )
         if self.clip is not None:
             check_range("Recipe(clip=...)", self.clip, low=0.0, open_low=True)
         if self.guard is not None:

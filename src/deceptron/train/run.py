@@ -171,7 +171,10 @@ class Training:
     def _build(self, data: TrainingData) -> tuple[nn.Module, nn.Module]:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(stream(self._seed, "modules").initial_seed())
-            made = self._recipe.build(data.problem, data.dataset, stream(self._seed, "build"))
+            noise_range = self._recipe.noise_range
+            conditioned = {} if noise_range is None else {"noise_range": noise_range}
+            generator = stream(self._seed, "build")
+            made = self._recipe.build(data.problem, data.dataset, generator, **conditioned)
         if not isinstance(made, tuple) or len(made) != 2:
             raise ConfigError(f"Recipe(build=...) must return (f, g); got {type(made).__name__}")
         for module in made:

@@ -18,7 +18,7 @@ PURPOSES = (
     "modules",
     "probe-noise",
     "calibration-noise",
-    "calibration-draws",
+    "noise-levels",
 )
 
 
