@@ -46,9 +46,14 @@ TRAITS = {
     "lm-true": (1.2, 8, 60, 8e-3),
     "guarded-true": (0.9, 4, 8, 8e-3),
     "gn-prior": (0.85, 6, 40, 8e-3),
+    "guarded-prior": (0.88, 4, 10, 8e-3),
+    "gn-cold": (0.95, 6, 60, 8e-3),
+    "lm-cold": (0.96, 8, 60, 8e-3),
+    "l-bfgs-cold": (1.1, 60, 3, 8e-3),
 }
 FEW = ("one-shot", "wiener", "d-ipg", "lm", "lm-tuned")  # on seeds after the first
 D_IPG = (1.05, 7, 3, 1e-3)
+FREE_STEPS = 12  # where the study stops d-ipg-free
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,8 @@ def _instance(
     worse = 1.5 if cell.model.endswith("-plain") else 1.0
     last = FLOOR[cell.problem] * factor * harder * worse * float(rng.lognormal(0.0, 0.2))
     first, noise = 0.6, 0.02
-    count = count and max(1, int(rng.poisson(count)))
+    free = cell.method == "d-ipg-free"
+    count = FREE_STEPS if free else count and max(1, int(rng.poisson(count)))
     share = np.geomspace(1.0, last / first, count + 1) if count else np.array([last / first])
     residuals = 1.0 * share * rng.lognormal(0.0, 0.05, size=len(share))
     residuals[0] = 1.0 if count else 1.2 * noise
@@ -180,7 +186,7 @@ def _instance(
         for t in range(len(share))
     ]
     uses_reverse = "d-ipg" in cell.method or cell.method in ("one-shot", "guarded", "guarded-true")
-    status = "CONVERGED" if rng.uniform() < 0.85 else "STEP_LIMIT"
+    status = "CONVERGED" if rng.uniform() < 0.85 and not free else "STEP_LIMIT"
     row = {
         **axes,
         "instance": k,

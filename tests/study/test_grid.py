@@ -158,13 +158,26 @@ def test_a_restricted_study_keeps_what_was_asked_for():
         study.restricted(seeds=[5])
 
 
-@pytest.mark.parametrize("name", ["quick", "full"])
-def test_the_built_in_studies_hold_every_problem_model_and_method(name):
-    cells = get_study(name).cells()
+@pytest.mark.parametrize("names", [("quick",), ("full", "guarded")])
+def test_the_built_in_studies_hold_every_problem_model_and_method(names):
+    cells = [cell for name in names for cell in get_study(name).cells()]
     assert {cell.problem for cell in cells} == set(PROBLEMS)
     assert {cell.model for cell in cells} == {"", *MODELS}
     assert {cell.method for cell in cells} == {TRUTH, *METHODS}
-    assert get_study(name).small == (name == "quick")
+    assert all(get_study(name).small == (name == "quick") for name in names)
+
+
+def test_the_guarded_study_pairs_every_competitor_with_guarded_on_three_seeds():
+    cells = {(c.problem, c.set, c.seed, c.method): c for c in get_study("guarded").cells()}
+    for problem in PROBLEMS:
+        for seed in (7, 8, 9):
+            for method in ("one-shot", "wiener", "d-ipg", "guarded-true"):
+                assert cells[problem, "test", seed, method].instances == 300
+            for method in ("gn-cold", "lm-cold", "l-bfgs-cold"):
+                assert cells[problem, "test", seed, method].instances >= 48
+            for off in ("shifted", "extreme"):
+                assert cells[problem, off, seed, "guarded-true"].instances == 300
+                assert cells[problem, off, seed, "gn-cold"].instances >= 48
 
 
 def test_a_file_is_a_study(tmp_path):

@@ -171,6 +171,59 @@ class TestComparison:
         assert np.isnan(st.spearman([1, 2], [1, 2]).rho)
 
 
+class TestRatios:
+    def test_two_pairs_by_hand(self):
+        # Resamples of two instances: both the first (ratio 2), one of each (6 / 4), both the
+        # second (4 / 3).
+        found = st.ratio_interval([2, 4], [1, 3])
+        assert found.value == pytest.approx(6 / 4)
+        assert (found.low, found.high) == pytest.approx((4 / 3, 2))
+        assert found.count == 2
+
+    def test_instances_stay_in_their_group(self):
+        # Alone in its group an instance is in every resample: there is nothing to vary.
+        found = st.ratio_interval([2, 4], [1, 3], groups=[7, 8])
+        assert (found.low, found.value, found.high) == pytest.approx((1.5, 1.5, 1.5))
+
+    def test_groups_weigh_by_their_instances(self):
+        a, b = np.array([1.0, 3.0, 10.0]), np.array([2.0, 2.0, 4.0])
+        found = st.ratio_interval(a, b, groups=[7, 7, 8])
+        assert found.value == pytest.approx(14 / 8)
+        # The group of two gives sums of a between 2 and 6, the other always 10.
+        assert (found.low, found.high) == pytest.approx((12 / 8, 16 / 8))
+
+    def test_what_methods_share_cancels(self):
+        error = np.random.default_rng(0).lognormal(size=50)
+        found = st.ratio_interval(1.1 * error, error)
+        assert (found.low, found.high) == pytest.approx((1.1, 1.1))
+
+    def test_it_is_scipys(self):
+        rng = np.random.default_rng(1)
+        b = rng.lognormal(size=80)
+        a = b * rng.lognormal(0.1, 0.3, size=80)
+        theirs = scipy.stats.bootstrap(
+            (a, b),
+            lambda u, v, axis: u.mean(axis) / v.mean(axis),
+            paired=True,
+            vectorized=True,
+            n_resamples=5000,
+            method="percentile",
+            random_state=2,
+        ).confidence_interval
+        ours = st.ratio_interval(a, b, resamples=5000)
+        width = theirs.high - theirs.low
+        assert abs(ours.low - theirs.low) < 0.05 * width
+        assert abs(ours.high - theirs.high) < 0.05 * width
+
+    def test_gaps_and_lengths(self):
+        assert st.ratio_interval([1, NAN, 3], [1, 2, 1]).count == 2
+        assert np.isnan(st.ratio_interval([], []).value)
+        assert np.isnan(st.ratio_interval([1.0], [2.0]).low)
+        assert st.ratio_interval([1.0, 1.0], [0.0, 0.0]).value == INF
+        with pytest.raises(ConfigError, match="one length; got 2, 1 and 2"):
+            st.ratio_interval([1, 2], [1])
+
+
 class TestTrajectories:
     steps = pd.DataFrame(
         {

@@ -27,7 +27,8 @@ MODELS = (
 STEP_SIZES = (0.1, 0.3, 1.5)
 # Direct; D-IPG with the paper's tolerance; the same without any tolerance; the classics in the
 # paper's settings; everything as this library would run it (stop at the noise level); the true
-# simulator in the objective, without and with the prior.
+# simulator in the objective, without and with the prior; the classics with both, from the prior's
+# mean.
 METHODS = (
     "one-shot",
     "wiener",
@@ -46,6 +47,10 @@ METHODS = (
     "lm-true",
     "guarded-true",
     "gn-prior",
+    "guarded-prior",
+    "gn-cold",
+    "lm-cold",
+    "l-bfgs-cold",
 )
 # A cell of this method holds no solves but the first latents and observations of its set.
 TRUTH = "truth"

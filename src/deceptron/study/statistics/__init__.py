@@ -14,6 +14,7 @@ from deceptron.study.statistics.profiles import (
     data_profile,
     performance_profile,
 )
+from deceptron.study.statistics.ratios import ratio_interval
 from deceptron.study.statistics.success import (
     GOOD_BASIN,
     ORACLE,
@@ -52,6 +53,7 @@ __all__ = [
     "paired_difference",
     "performance_profile",
     "rate_interval",
+    "ratio_interval",
     "rmse_limit",
     "spearman",
     "succeeded",

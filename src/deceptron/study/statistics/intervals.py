@@ -41,7 +41,7 @@ def mean_interval(
         return Interval(value, np.nan, np.nan, count)
     if np.ptp(sample) == 0:
         return Interval(value, value, value, count)
-    means = _shares(count, resamples, seed) @ sample
+    means = shares(count, resamples, seed) @ sample
     # Bias: where the estimate lies among the resampled ones, ties counted half.
     below = 0.5 * ((means < value).mean() + (means <= value).mean())
     bias = ndtri(np.clip(below, 1 / (resamples + 1), resamples / (resamples + 1)))
@@ -78,7 +78,7 @@ def rate_interval(
 
 
 @lru_cache(maxsize=8)
-def _shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
+def shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
     """How much of each resample each instance makes up; samples of one size share them."""
     even = np.full(count, 1 / count)
     return np.random.default_rng(seed).multinomial(count, even, size=resamples) / count
