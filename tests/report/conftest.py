@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deceptron.report.tables import TABLES, Index, Table
+from deceptron.report.index import Index
+from deceptron.report.tables import TABLES, Table
 from deceptron.study.records import Records, read
 from tests.study.synthetic import Sizes, write_study
 

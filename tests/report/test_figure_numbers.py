@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from deceptron.report.drawing import write_figure
 from deceptron.report.figures import style
+from deceptron.report.figures.geometry import reproducibility
 from deceptron.report.figures.performance import pooled
 from deceptron.report.figures.sheet import duration, log_scale, plain
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.shift import ratio_to_one_shot
-from deceptron.report.figures.style import DIPG, ONE_SHOT, PLAIN, SERIES, WIENER, pick
+from deceptron.report.figures.style import DIPG, ONE_SHOT, PLAIN, RC, SERIES, WIENER, pick
+from deceptron.report.index import Index
 from deceptron.report.reconstructions import Example, compact_figure
+from deceptron.report.tables.rjcp import rjcp_predicts
 from deceptron.study.names import METHODS
 from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records
+from tests.report.test_tables import frame
 
 (GD,) = pick("gd")
 
@@ -34,7 +40,7 @@ def made(instances, steps=()):
     axes = {"problem": "heat-3d", "set": "test", "model": "standard", "seed": 7}
     return Records(
         Path(),
-        {},
+        {"cells": [{**axes, "method": row["method"]} for row in instances]},
         {},
         table(MODELS, []),
         table(CELLS, []),
@@ -80,7 +86,7 @@ def shelf():
         *path("one-shot", 1, [5]),
         *path("gd", 0, [10, 3]),
     ]
-    return Shelf.of(made(instances, steps), "standard")
+    return Shelf(Index(made(instances, steps)), "standard")
 
 
 def test_costs_are_held_to_the_residual_at_zero(shelf):
@@ -105,14 +111,10 @@ def test_profiles_pool_only_instances_that_all_were_run_on(shelf):
 
 
 def test_a_method_that_lacks_a_problem_is_left_out_and_named(shelf):
-    instances = shelf.records.instances
-    other = instances[instances["method"] != "gd"].assign(problem="heat-2d")
-    records = made([])
-    everything = pd.concat([instances, other], ignore_index=True)
-    both = Shelf.of(
-        Records(*(everything if k == "instances" else v for k, v in vars(records).items())),
-        "standard",
-    )
+    records = shelf.index.records
+    other = records.instances.query("method != 'gd'").assign(problem="heat-2d")
+    everything = pd.concat([records.instances, other], ignore_index=True)
+    both = Shelf(Index(replace(records, instances=everything)), "standard")
     pool = pooled(both, ["heat-3d", "heat-2d"])
     assert "gd" not in {series.label for series in pool.series}
     assert pool.note.endswith("Left out, not run on every problem: gd.")
@@ -132,11 +134,24 @@ def test_ratio_is_of_means_over_shared_instances():
         for method, values in errors.items()
         for k, error in enumerate(values)
     ]
-    found = ratio_to_one_shot(Shelf.of(made(rows), "standard"), "heat-3d", GD, "test")
+    found = ratio_to_one_shot(Shelf(Index(made(rows)), "standard"), "heat-3d", GD, "test")
     assert found.value == pytest.approx(6 / 4)
     # Of the four resamples of two instances the ratios are 2, 1.5 (twice) and 4/3.
     assert (found.low, found.high) == pytest.approx((4 / 3, 2))
-    assert ratio_to_one_shot(Shelf.of(made(rows), "standard"), "heat-2d", GD, "test") is None
+    assert ratio_to_one_shot(Shelf(Index(made(rows)), "standard"), "heat-2d", GD, "test") is None
+
+
+@pytest.mark.parametrize("family", ["standard", "paper"])
+def test_figure_and_table_rank_the_same_rjcp(index, family):
+    table = frame(rjcp_predicts(index)).query("outcome == 'variation of final RMSE'")
+    rho = table.set_index("between")["rho"][f"problems x JCP, {family}"]
+    with rc_context(rc=RC):
+        axis = reproducibility(Shelf(index, family)).figure.axes[0]
+    assert rf"$\rho = {rho:.2f}$" in axis.get_title(loc="left")
+    cell = index.instances.rows(("heat-1d", "test", family, 7, "d-ipg"))
+    drawn = [tuple(map(float, (*line.get_xdata(), *line.get_ydata()))) for line in axis.lines]
+    variation = cell["rmse"].std() / cell["rmse"].mean()
+    assert pytest.approx((cell["rjcp"].mean(), variation)) in drawn
 
 
 def test_every_method_has_one_look_in_the_order_of_the_study():

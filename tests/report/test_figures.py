@@ -14,6 +14,7 @@ from deceptron.report.figures import PLANS, draw_all
 from deceptron.report.figures.sheet import NothingToDraw
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import RC
+from deceptron.report.index import Index
 
 KILOBYTES = 150
 # One family each, to save time; probes were only varied with the paper's protocol.
@@ -37,7 +38,7 @@ def drawn(records, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "write_figure", keep)
         patch.setattr(figures, "PLANS", CHOSEN)
-        found = draw_all(records, tmp_path_factory.mktemp("figures"), small=True)
+        found = draw_all(Index(records), tmp_path_factory.mktemp("figures"), small=True)
     return {figure.name: figure for figure in found}, canvases
 
 
@@ -52,7 +53,7 @@ def test_figures_of_the_paper_are_drawn_for_both_families(records, tmp_path, mon
         raise NothingToDraw(f"nothing of {shelf.family}")
 
     monkeypatch.setattr(figures, "PLANS", [replace(plan, draw=draw) for plan in PLANS])
-    found = {figure.name: figure for figure in draw_all(records, tmp_path, small=False)}
+    found = {figure.name: figure for figure in draw_all(Index(records), tmp_path, small=False)}
     pairs = [(f"{name}-standard", f"{name}-paper") for name in NAMES[:-2]]
     assert list(found) == [name for pair in pairs for name in pair] + NAMES[-2:]
     title = "Cosine spectrum (Figure 5), paper models"
@@ -125,8 +126,18 @@ def test_captions_say_sample_rule_models(drawn):
 def test_small_samples_are_marked_only_when_small(drawn, records, tmp_path, monkeypatch):
     assert drawn[1]["cosine"].get_suptitle() == "small sample"
     monkeypatch.setattr(figures, "PLANS", [plan for plan in CHOSEN if plan.name == "cosine"])
-    (figure,) = draw_all(records, tmp_path, small=False)
+    (figure,) = draw_all(Index(records), tmp_path, small=False)
     assert "mall sample" not in figure.caption
+
+
+def test_errors_that_are_no_numbers_are_said(records, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "PLANS", [plan for plan in CHOSEN if plan.name == "cosine"])
+    lost = (records.instances["model"] == "paper") & (records.instances["instance"] == 0)
+    broken = replace(
+        records, instances=records.instances.assign(rmse=records.instances["rmse"].mask(lost))
+    )
+    (figure,) = draw_all(Index(broken), tmp_path, small=False)
+    assert f"RMSE not a number in {lost.sum()} instances" in figure.caption
 
 
 def test_direct_answers_stand_in_every_method_figure(drawn):
@@ -147,7 +158,7 @@ def test_no_records_give_a_sentence_each(records, tmp_path):
         instances=records.instances.iloc[:0],
         steps=records.steps.iloc[:0],
     )
-    found = draw_all(empty, tmp_path / "new", small=False)
+    found = draw_all(Index(empty), tmp_path / "new", small=False)
     assert len(found) == 2 * len(NAMES) - 2
     for figure in found:
         assert figure.png is None
@@ -173,7 +184,7 @@ def test_panels_say_what_they_lack(records, plan, sentence):
     )
     (draw,) = (p.draw for p in PLANS if p.name == plan)
     with rc_context(rc=RC):
-        canvas = draw(Shelf.of(partial, "standard")).figure
+        canvas = draw(Shelf(Index(partial), "standard")).figure
         words = [text.get_text().replace("\n", " ") for text in visible_texts(canvas)]
     assert any(text.startswith(sentence) for text in words)
 
@@ -184,7 +195,7 @@ def test_a_single_instance_is_enough(records):
         instances=records.instances[records.instances["instance"] == 0],
         steps=records.steps[records.steps["instance"] == 0],
     )
-    shelf = Shelf.of(one, "standard")
+    shelf = Shelf(Index(one), "standard")
     with rc_context(rc=RC):
         for plan in CHOSEN:
             assert plan.draw(shelf.turn(*plan.families)).figure.axes

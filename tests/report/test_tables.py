@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 
 from deceptron.report.findings import findings
-from deceptron.report.tables import TABLES, Index, to_csv, to_markdown
+from deceptron.report.index import Index
+from deceptron.report.tables import TABLES, to_csv, to_markdown
 from deceptron.report.tables.methods import methods
+from deceptron.report.words import grounds
 from deceptron.study.records import Records
 from deceptron.study.statistics import paired_difference
 
@@ -121,10 +123,11 @@ def test_jcp_effect_is_with_minus_without(tables, records):
     ]
     found = line(tables["jcp_effect"], problem="allen-cahn-2d", source="ours, standard")
     assert found["rmse_change"] == pytest.approx((pair[0] - pair[1]).mean(), rel=1e-5)
-    cosine = records.steps.query(
+    steps = records.steps.query(
         "problem == 'allen-cahn-2d' and model == 'standard' and seed == 7 and set == 'test' "
         "and method == 'd-ipg'"
-    )["cosine"]
+    )
+    cosine = steps.groupby("instance")["cosine"].mean()
     assert found["cosine_jcp"] == pytest.approx(cosine.mean(), rel=1e-5)
 
 
@@ -137,6 +140,13 @@ def test_equal_steps_reads_the_trajectory(tables, records):
     last = steps.sort_values("step").groupby("instance")["rmse"].last()
     assert found["rmse_jcp"] == pytest.approx(last.mean(), rel=1e-5)
     assert found["success_jcp"] == (last <= 0.10).mean()
+
+
+def test_equal_steps_ends_where_the_study_stops(tables, index):
+    """The synthetic d-ipg-free is stopped after 12 steps: nobody knows what 20 would give."""
+    assert set(frame(tables["equal_steps"])["steps"]) == {"1", "2", "5", "10", "tolerance"}
+    (answer, _) = findings(index)[2].answers
+    assert "after 10 steps, and" in answer
 
 
 def test_equal_evaluations_stays_within_the_budget(tables, records):
@@ -210,6 +220,54 @@ def test_a_missing_cell_is_a_dash_with_a_note(records):
     found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
     assert np.isnan(found["rmse"])
     assert any("heat-3d, test, standard, seed 7: lm-tuned" in note for note in table.notes)
+
+
+def test_errors_that_are_no_numbers_are_counted_and_said(records):
+    chosen = (
+        (records.instances["problem"] == "heat-3d")
+        & (records.instances["model"] == "standard")
+        & (records.instances["method"] == "lm-tuned")
+        & (records.instances["set"] == "test")
+        & (records.instances["seed"] == 7)
+    )
+    lost = chosen & records.instances["instance"].isin([1, 4])
+    broken = replace(
+        records, instances=records.instances.assign(rmse=records.instances["rmse"].mask(lost))
+    )
+    index = Index(broken)
+    table = methods(index)
+    found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
+    kept = records.instances[chosen & ~lost]["rmse"]
+    assert found["rmse"] == pytest.approx(kept.mean(), rel=1e-5)
+    assert found["success_rmse"] == pytest.approx((kept <= 0.10).sum() / 6, rel=1e-5)
+    (note,) = (note for note in table.notes if note.startswith("RMSE not a number"))
+    assert note.endswith(": heat-3d, test, standard, 7, lm-tuned: 2 of 6.")
+    assert not any("not a number" in note for note in methods(Index(records)).notes)
+
+
+def test_captions_say_where_methods_start_and_what_is_not_charged(tables):
+    assert grounds(("one-shot", "lm", "guarded", "lm-true", "guarded-true", "gn-prior")) == (
+        "Iterative methods start from x0 = 0, guarded and guarded-true from g(y), gn-prior from "
+        "the wiener estimate; they minimise the surrogate's misfit, lm-true and guarded-true the "
+        "simulator's, gn-prior the simulator's with the prior. The wiener start of gn-prior is "
+        "not charged."
+    )
+    captions = {name: table.caption for name, table in tables.items()}
+    for name in ("methods", "operations", "equal_evaluations", "shift"):
+        assert "The wiener start of gn-prior is not charged." in captions[name]
+    for name in ("methods", "shift"):
+        assert "over its 6 to 12 instances" in captions[name]  # two models, one set
+    for name in ("operations", "equal_evaluations"):
+        assert "(of the simulator for lm-true, guarded-true" in captions[name]
+        assert "g those of the reverse network, its jvps included" in captions[name]
+
+
+def test_versions_that_differ_are_named(records):
+    cells = records.cells.copy()
+    cells.loc[cells.index[:3], "library"] = "0.0.9"
+    (note,) = (n for n in methods(Index(replace(records, cells=cells))).notes if "version" in n)
+    assert "0.0.9 (3 cells), " in note
+    assert not any("version" in note for note in methods(Index(records)).notes)
 
 
 def test_models_of_two_presets_are_no_comparison_of_jcp(records):

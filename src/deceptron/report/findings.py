@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import published
-from deceptron.report.tables.jcp import STEPS, free_rmse
+from deceptron.report.tables.jcp import free_rmse, steps_allowed
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.table import Probability, number, text
-from deceptron.report.tables.view import WITHOUT_JCP, Index, View
+from deceptron.report.tables.view import View
 from deceptron.study.names import SETS
 from deceptron.study.statistics import (
     Paired,
@@ -129,10 +131,11 @@ def _versus(view: View, set: str, method: str, other: str) -> _Versus:
         shared = pair[0].index.intersection(pair[1].index)
         if shared.empty:
             continue
-        errors = [rows.loc[shared, "rmse"] for rows in pair]
-        paired = paired_difference(*errors)
+        errors = pd.concat([rows.loc[shared, "rmse"] for rows in pair], axis=1).dropna()
+        own, reference = errors.to_numpy().T
+        paired = paired_difference(own, reference)
         changes += [paired.difference.value] if _is_clear(paired) else []
-        ratios.append(float(errors[0].mean() / errors[1].mean()))
+        ratios += [float(own.mean() / reference.mean())] if len(errors) else []
     smaller = sum(change < 0 for change in changes)
     return _Versus(tuple(ratios), smaller, len(changes) - smaller)
 
@@ -140,7 +143,7 @@ def _versus(view: View, set: str, method: str, other: str) -> _Versus:
 def _equal_steps(view: View) -> list[str]:
     answers = []
     for model, plain in WITHOUT_JCP.items():
-        changed = dict.fromkeys(STEPS, 0)
+        changed: defaultdict[int, int] = defaultdict(int)
         total, at_tolerance = 0, 0
         for problem in view.index.problems:
             paths = [free_rmse(view, problem, name) for name in (model, plain)]
@@ -149,7 +152,7 @@ def _equal_steps(view: View) -> list[str]:
                 continue
             total += 1
             limit = rmse_limit(problem)
-            for k in STEPS:
+            for k in steps_allowed(view, problem, (model, plain)):
                 reached = [at_step(path, k) <= limit for path in paths]
                 changed[k] += _is_clear(_on_shared(*reached))
             at_tolerance += _is_clear(_on_shared(*(rows["rmse"] <= limit for rows in ends)))

@@ -10,6 +10,7 @@ from typing import Any
 from deceptron.report.figures import Figure
 from deceptron.report.findings import Finding
 from deceptron.report.tables import Table, to_html
+from deceptron.report.words import versions
 from deceptron.study.records import Records
 
 LONG = 40  # a table of more rows is folded
@@ -88,6 +89,8 @@ def _opening(records: Records) -> str:
             '<p class="banner">Small samples: this study shows that everything runs. '
             "Its numbers are not results.</p>"
         )
+    if (warning := versions(records)) is not None:
+        words += f'<p class="banner">{html.escape(warning)}</p>'
     if records.missing:
         count = len(records.missing)
         parts = "part of the study is" if count == 1 else "parts of the study are"

@@ -15,6 +15,8 @@ import pandas as pd
 
 from deceptron.core.errors import ConfigError
 
+MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")  # of the main text
+
 
 @dataclass(frozen=True)
 class Published:

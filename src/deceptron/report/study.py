@@ -10,8 +10,9 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing
 from deceptron.report.figures import draw_all
 from deceptron.report.findings import findings
+from deceptron.report.index import Index
 from deceptron.report.page import render
-from deceptron.report.tables import TABLES, Index, write
+from deceptron.report.tables import TABLES, write
 from deceptron.study.records import read
 
 
@@ -41,7 +42,7 @@ def report_study(
     for table in tables:
         write(table, folder / "tables")
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    figures = draw_all(records, folder / "figures", small=records.small)
+    figures = draw_all(index, folder / "figures", small=records.small)
     page = folder / "index.html"
     with replacing(page) as temporary:
         temporary.write_text(render(records, findings(index), tables, figures), encoding="utf-8")

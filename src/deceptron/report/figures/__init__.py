@@ -17,11 +17,11 @@ from deceptron.report.figures.hyperparameters import hyperparameters
 from deceptron.report.figures.mechanism import mechanism
 from deceptron.report.figures.performance import profiles, representative
 from deceptron.report.figures.reliability import reliability
-from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw
+from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw, caption
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.shift import shift
 from deceptron.report.figures.style import FAMILIES, RC
-from deceptron.study.records import Records
+from deceptron.report.index import Index
 
 __all__ = ["Figure", "draw_all"]
 
@@ -64,11 +64,11 @@ PLANS = (
 )
 
 
-def draw_all(records: Records, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
+def draw_all(index: Index, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
     """Write every figure as PNG and PDF into ``folder``; ``small`` marks small samples as such."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    shelf = Shelf.of(records, FAMILIES[0])
+    shelf = Shelf(index, FAMILIES[0])
     with rc_context(rc=RC):
         return [_drawn(plan, shelf.turn(family), target, small) for plan, family in _planned()]
 
@@ -92,4 +92,10 @@ def _drawn(plan: Plan, shelf: Shelf, folder: Path, small: bool) -> Figure:
     png = write_figure(drawing.figure, folder / f"{name}.png", dpi=DPI)
     drawing.figure.set_layout_engine("none")  # keeps the places it has found
     pdf = write_figure(drawing.figure, folder / f"{name}.pdf")
-    return Figure(name, title, f"{drawing.caption} {SMALL}" if small else drawing.caption, png, pdf)
+    lost = shelf.lost()
+    words = caption(
+        drawing.caption,
+        f"RMSE not a number in {lost} instances: failures, left out of means." if lost else None,
+        SMALL if small else None,
+    )
+    return Figure(name, title, words, png, pdf)

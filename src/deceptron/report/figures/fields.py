@@ -9,7 +9,8 @@ from torch import Tensor
 
 from deceptron.report.figures.sheet import Drawing, NothingToDraw, caption, models_used
 from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import MAIN_PROBLEMS, PAGE, Series, pick, short
+from deceptron.report.figures.style import PAGE, pick, short
+from deceptron.report.published import MAIN_PROBLEMS
 from deceptron.report.reconstructions import Example, compact_figure
 
 SHOWN = pick("one-shot", "wiener", "d-ipg", "gn", "lm", "l-bfgs", "lm-tuned", "guarded")
@@ -42,14 +43,10 @@ def reconstructions(shelf: Shelf) -> Drawing:
 def _answers(shelf: Shelf, problem: str) -> Mapping[str, tuple[Tensor, float]]:
     found = {}
     for series in SHOWN:
-        seed = _seed(shelf, problem, series)
-        if seed is None:
-            continue
-        stored = shelf.records.fields(problem, "test", shelf.model(series), seed, series.method)
-        if stored is None or len(stored.get("x", ())) == 0:
-            continue
-        error = float(shelf.instances(problem, series)["rmse"].loc[(seed, 0)])
-        found[series.label] = (torch.from_numpy(stored["x"][0]), error)
+        kept = shelf.answers(problem, series)
+        if kept is not None:
+            error = float(shelf.instances(problem, series)["rmse"].iloc[0])
+            found[series.label] = (torch.from_numpy(kept[0]), error)
     return found
 
 
@@ -57,13 +54,8 @@ def _example(
     shelf: Shelf, problem: str, found: Mapping[str, tuple[Tensor, float]]
 ) -> Example | None:
     first = next(s for s in SHOWN if s.label in found)
-    seed = _seed(shelf, problem, first)
-    truth = None if seed is None else shelf.records.truth(problem, "test", seed)
+    truth = shelf.index.records.truth(problem, "test", shelf.seeds(problem, first)[0])
     if truth is None or not {"x", "y"} <= truth.keys():
         return None
     x, y = (torch.from_numpy(truth[name][0]) for name in ("x", "y"))
     return Example(short(problem), x, y, dict(found))
-
-
-def _seed(shelf: Shelf, problem: str, series: Series) -> int | None:
-    return min(shelf.seeds(problem, series), default=None)

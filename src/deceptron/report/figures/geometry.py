@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from deceptron.report.figures.sheet import (
-    RMSE_RULE,
     Drawing,
     NothingToDraw,
     caption,
@@ -26,10 +25,12 @@ from deceptron.report.figures.sheet import (
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import COLUMN, DIPG, PAGE, PLAIN, PROBLEMS, RATES, Series
 from deceptron.report.published import published
+from deceptron.report.tables.rjcp import between_models
+from deceptron.report.tables.view import View
+from deceptron.report.words import RMSE_RULE
 from deceptron.study.statistics import (
     Correlation,
     bundle_width,
-    coefficient_of_variation,
     mean_interval,
     spearman,
     succeeded,
@@ -91,32 +92,32 @@ def reproducibility(shelf: Shelf) -> Drawing:
     """RJCP against the spread of the error, and the width of the bundle of trajectories."""
     if not shelf.problems(DIPG):
         raise NothingToDraw(f"no records of d-ipg with the model {shelf.family}")
-    points = _points(shelf)
+    models = {shelf.model(series): series.jcp for series in (PLAIN, DIPG)}
+    points = between_models(View(shelf.index), tuple(models))
+    points["jcp"] = points["model"].map(models)
     widths = {series.label: _width(shelf, series) for series in (DIPG, PLAIN)}
     figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    correlation = spearman(points["rjcp"], points["cv"])
-    _association(left, points, correlation)
+    correlation = spearman(points["rjcp"], points["variation"])
+    _association(left, points[(points["rjcp"] > 0) & (points["variation"] > 0)], correlation)
     note = _bundle(right, widths)
-    handles = [
-        Line2D([], [], linestyle="", color=color, marker=marker)
-        for color, marker in PROBLEMS.values()
-    ]
+    named = [problem for problem in PROBLEMS if problem in set(points["problem"])]
+    looks = [PROBLEMS[problem] for problem in named]
+    handles = [Line2D([], [], linestyle="", color=color, marker=mark) for color, mark in looks]
     handles += [
         Line2D([], [], color=s.color, linestyle=s.line, marker="o", mfc=s.look()["markerfacecolor"])
         for s in (DIPG, PLAIN)
     ]
-    names = [*PROBLEMS, "with JCP (filled)", "without JCP (open)"]
+    names = [*named, "with JCP (filled)", "without JCP (open)"]
     figure.legend(handles, names, loc="outside lower center", ncols=5)
     return Drawing(
         figure,
         caption(
-            "(a) RJCP of the trained pair against the coefficient of variation over trials of the",
-            "final RMSE of d-ipg, both means over seeds; arrows lead from without to with JCP.",
-            f"Spearman's rho {correlation.rho:.2f}, p {correlation.p:.2g}, N {correlation.count}"
-            " (paper: 0.807, p < 0.001, N 14).",
+            "(a) Mean RJCP at the answers of d-ipg against the coefficient of variation of their",
+            f"RMSE over trials, seed {shelf.index.seed}, as in the table rjcp; arrows lead from",
+            "without to with JCP. The paper has Spearman's rho 0.807, p < 0.001, N 14.",
             f"(b) {BUNDLE}: standard deviation over trials of log(r_t / r_1), where at least 85%",
-            "of the trials of both conditions are still running.",
+            "of the trials of both conditions are still running, mean over seeds.",
             note,
             f"{trial_count(shelf, shelf.problems(DIPG), DIPG)}.",
             models_used(shelf),
@@ -129,22 +130,14 @@ def _cosines(shelf: Shelf, problem: str, series: Series) -> pd.Series:
     return shelf.paths(problem, series, "cosine").mean(axis=1)
 
 
-def _points(shelf: Shelf) -> pd.DataFrame:
-    rows = []
-    for series in (PLAIN, DIPG):
-        for problem in shelf.problems(series):
-            errors = shelf.instances(problem, series)["rmse"].groupby("seed")
-            spread = errors.apply(coefficient_of_variation).mean()
-            rows.append((problem, series.jcp, shelf.rjcp(problem, series), spread))
-    points = pd.DataFrame(rows, columns=["problem", "jcp", "rjcp", "cv"])
-    return points[(points["rjcp"] > 0) & (points["cv"] > 0)]
-
-
 def _association(axis: Axes, table: pd.DataFrame, correlation: Correlation) -> None:
-    axis.set_title(
-        rf"(a) Spearman's $\rho = {correlation.rho:.2f}$, p = {correlation.p:.2g}, "
-        f"N = {correlation.count}"
-    )
+    words = f"{correlation.count} points, too few to rank"
+    if math.isfinite(correlation.rho):
+        words = (
+            rf"Spearman's $\rho = {correlation.rho:.2f}$, p = {correlation.p:.2g}, "
+            f"N = {correlation.count}"
+        )
+    axis.set_title(f"(a) {words}")
     if table.empty:
         say(axis, "no pair has both an RJCP and two errors")
         return
@@ -152,10 +145,12 @@ def _association(axis: Axes, table: pd.DataFrame, correlation: Correlation) -> N
         color, marker = PROBLEMS[str(problem)]
         for jcp, face in ((False, "white"), (True, color)):
             half = pair[pair["jcp"] == jcp]
-            (points,) = axis.plot(half["rjcp"], half["cv"], marker, color=color, zorder=3)
+            (points,) = axis.plot(half["rjcp"], half["variation"], marker, color=color, zorder=3)
             points.set(markerfacecolor=face, markersize=5)
         if len(pair) == 2:
-            start, end = (pair[pair["jcp"] == jcp][["rjcp", "cv"]].iloc[0] for jcp in (False, True))
+            start, end = (
+                pair[pair["jcp"] == jcp][["rjcp", "variation"]].iloc[0] for jcp in (False, True)
+            )
             axis.annotate(
                 "",
                 xy=tuple(end),
@@ -172,7 +167,7 @@ def _association(axis: Axes, table: pd.DataFrame, correlation: Correlation) -> N
     axis.margins(0.08)
     log_scale(axis, "x")
     log_scale(axis, "y")
-    axis.set_xlabel("RJCP of the pair")
+    axis.set_xlabel("mean RJCP at the answers")
     axis.set_ylabel("coefficient of variation of RMSE")
 
 

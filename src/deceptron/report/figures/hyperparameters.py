@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deceptron.report.figures.sheet import (
-    RMSE_RULE,
     Drawing,
     NothingToDraw,
     caption,
@@ -21,31 +20,21 @@ from deceptron.report.figures.sheet import (
     trial_count,
 )
 from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import (
-    BLUE,
-    DIPG,
-    DIRECT,
-    GREEN,
-    ORANGE,
-    PAGE,
-    PLAIN,
-    VERMILION,
-    Series,
-)
+from deceptron.report.figures.style import BLUE, DIPG, DIRECT, PAGE, PLAIN, Series
+from deceptron.report.words import RMSE_RULE
 from deceptron.study.names import PROBE_COUNTS, STEP_SIZES
 from deceptron.study.statistics import Interval, rate_interval, succeeded
 
 PROBLEM = "allen-cahn-2d"
-# Step size 1 is d-ipg itself and keeps its colour.
+# All are d-ipg, so all are blue, the darker the longer the step; step size 1 is d-ipg itself.
+SHADES = ("#B3CDE3", "#6497B1", BLUE, "#03305A")
 STEPS: tuple[Series, ...] = tuple(
     DIPG
     if size == 1.0
     else replace(
         DIPG, label=f"d-ipg a={size:g}", method=f"d-ipg a={size:g}", color=color, width=1.2
     )
-    for size, color in zip(
-        sorted((1.0, *STEP_SIZES)), (ORANGE, GREEN, BLUE, VERMILION), strict=True
-    )
+    for size, color in zip(sorted((1.0, *STEP_SIZES)), SHADES, strict=True)
 )
 
 
@@ -126,7 +115,7 @@ def _probe_rjcp(axis: Axes, shelf: Shelf, counts: list[int]) -> None:
     if np.isfinite(plain):
         axis.axhline(plain, **PLAIN.look())
     axis.set_ylim(0, 1.15 * float(np.nanmax([*values, plain, 1e-3])))
-    axis.set_ylabel("RJCP")
+    axis.set_ylabel("mean RJCP at the answers")
     _probe_axis(axis, counts)
 
 

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deceptron.report.figures.sheet import (
-    RESIDUAL_RULE,
     Drawing,
     NothingToDraw,
     caption,
@@ -25,12 +24,13 @@ from deceptron.report.figures.shelf import COSTS, Shelf
 from deceptron.report.figures.style import (
     DIPG,
     DIRECT,
-    MAIN_PROBLEMS,
     PAGE,
     PAPER,
     Series,
     pick,
 )
+from deceptron.report.published import MAIN_PROBLEMS
+from deceptron.report.words import RESIDUAL_RULE
 from deceptron.study.names import PROBLEMS
 from deceptron.study.statistics import data_profile, performance_profile
 
@@ -44,7 +44,7 @@ WORDS = {"seconds": "time [s]", "step": "iterations", "evaluations": "evaluation
 UNSOLVED = "no instance that all methods were run on was solved"
 TERMS = (
     "Time is an instance's share of its batch. one-shot and wiener take part and count as one "
-    "iteration, so a ratio of 1 is mostly theirs."
+    "iteration, so a ratio of 1 is mostly theirs. Where lines coincide, dashed ones are on top."
 )
 
 
@@ -73,7 +73,8 @@ def representative(shelf: Shelf) -> Drawing:
     for axis, problem in zip(axes[0], MAIN_PROBLEMS, strict=True):
         axis.set_title(problem)
         _trajectories(shelf, axis, problem)
-    axes[0][0].set_ylabel(r"mean $\mathrm{RMSE}_t\,/\,\mathrm{RMSE}_1$")
+    drawn = axes[0][MAIN_PROBLEMS.index(problems[0])]
+    drawn.set_ylabel(r"mean $\mathrm{RMSE}_t\,/\,\mathrm{RMSE}_1$")
     pool = pooled(shelf, problems)
     _performance(axes[1][0], pool, "seconds")
     _performance(axes[1][1], pool, "step")

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deceptron.report.figures.sheet import (
-    RMSE_RULE,
     Drawing,
     NothingToDraw,
     caption,
@@ -21,6 +20,7 @@ from deceptron.report.figures.sheet import (
 )
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import DIPG, MISSING, PAGE, RATES, SERIES, Series, short
+from deceptron.report.words import RMSE_RULE
 from deceptron.study.statistics import succeeded
 
 
@@ -45,8 +45,8 @@ def reliability(shelf: Shelf) -> Drawing:
         figure,
         caption(
             "Share of instances that succeed and, below it, the time of an instance solved alone",
-            "(median of a few). Problems from small to large RJCP of the pair with JCP, which the",
-            "strip shows; on the right the mean over problems, * where some are lacking.",
+            "(median of a few). Problems from small to large mean RJCP at the answers of d-ipg,",
+            "which the strip shows; on the right the mean over problems, * where some are lacking.",
             RMSE_RULE,
             f"d-ipg: {trial_count(shelf, problems, DIPG)}; {fewest(shelf, problems, shown)}.",
             models_used(shelf),

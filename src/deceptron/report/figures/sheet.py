@@ -16,11 +16,6 @@ from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import Series
 
 SMALL = "Small sample: too few instances to conclude anything from."
-RMSE_RULE = (
-    "Success rule rmse: RMSE <= 0.10, heat-1d 0.20 "
-    "(the paper publishes only the threshold of allen-cahn-2d, 0.10)."
-)
-RESIDUAL_RULE = "Success rule residual: solved once r_t / r_0 <= 0.30, r_0 the residual at x = 0."
 # Where to put ticks in a decade, for axes of up to so many decades.
 LOG_TICKS = (
     (0.8, (1, 1.5, 2, 3, 5, 7)),
@@ -144,7 +139,7 @@ def _counted(counts: dict[str, int]) -> str:
 
 def models_used(shelf: Shelf) -> str:
     """Which presets trained the pairs with and without JCP, in a sentence."""
-    models = shelf.records.models
+    models = shelf.index.records.models
     words = []
     for name in (shelf.family, f"{shelf.family}-plain"):
         rows = models[models["model"] == name]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from deceptron.report.figures.style import Series
+from deceptron.report.index import Axes, Cells, Index
 from deceptron.study.names import PROBLEMS
-from deceptron.study.records import Records
 from deceptron.study.statistics import RESIDUAL_LIMIT, cost_to_tolerance
 
-Key = tuple[str, str, str, str]
 TRIAL = ["seed", "instance"]
 COSTS = ("seconds", "step", "evaluations")
 
@@ -21,15 +21,8 @@ COSTS = ("seconds", "step", "evaluations")
 class Shelf:
     """Tables of one model family by problem, series and set; a trial is a seed and an instance."""
 
-    records: Records
+    index: Index
     family: str
-    instance_tables: dict[Key, pd.DataFrame]
-    step_tables: dict[Key, pd.DataFrame]
-
-    @classmethod
-    def of(cls, records: Records, family: str) -> Shelf:
-        """Sort the records once; ``turn`` shares the work with other families."""
-        return cls(records, family, _sorted(records.instances), _sorted(records.steps))
 
     def turn(self, family: str) -> Shelf:
         """The same records, another family."""
@@ -41,23 +34,22 @@ class Shelf:
 
     def problems(self, series: Series, on: str = "test") -> list[str]:
         """Problems with records, in display order."""
-        return [p for p in PROBLEMS if self._key(p, series, on) in self.instance_tables]
+        return [problem for problem in PROBLEMS if self._cells(problem, series, on)]
 
     def seeds(self, problem: str, series: Series, on: str = "test") -> list[int]:
         """Seeds with records."""
-        return sorted(set(self.instances(problem, series, on).index.get_level_values("seed")))
+        return [axes[3] for axes in self._cells(problem, series, on)]
 
     def instances(self, problem: str, series: Series, on: str = "test") -> pd.DataFrame:
         """Rows of the instances, indexed by trial; empty if there are none."""
-        found = self.instance_tables.get(self._key(problem, series, on))
-        return self.records.instances.iloc[:0].set_index(TRIAL) if found is None else found
+        return self._pooled(self.index.instances, problem, series, on).set_index(TRIAL)
 
     def paths(self, problem: str, series: Series, column: str, on: str = "test") -> pd.DataFrame:
         """A trial a row, a step a column, NaN after its end; empty if there are none."""
-        found = self.step_tables.get(self._key(problem, series, on))
-        if found is None:
+        points = self._pooled(self.index.steps, problem, series, on)
+        if points.empty:
             return pd.DataFrame(dtype=float)
-        return found.pivot(index=TRIAL, columns="step", values=column).astype(float)
+        return points.pivot(index=TRIAL, columns="step", values=column).astype(float)
 
     def costs(self, problem: str, series: Series, start: pd.Series) -> pd.DataFrame:
         """What each test trial spent until its residual was 0.30 of ``start``, the one at x = 0.
@@ -67,14 +59,13 @@ class Shelf:
         """
         trials = self.instances(problem, series).join(start.rename("start"), how="inner")
         trials["relative_residual"] = trials["residual"] / trials["start"]
-        steps = self.step_tables.get(self._key(problem, series, "test"))
-        if steps is not None:
-            iterated = trials.loc[trials["iterations"] > 0, ["start"]]
-            steps = steps.join(iterated, on=TRIAL, how="inner")
-            steps["relative_residual"] = steps["residual"] / steps["start"]
+        iterated = trials.loc[trials["iterations"] > 0, ["start"]]
+        steps = self._pooled(self.index.steps, problem, series, "test")
+        steps = steps.join(iterated, on=TRIAL, how="inner")
+        steps["relative_residual"] = steps["residual"] / steps["start"]
         parts = {}
         for seed, rows in trials.reset_index().groupby("seed"):
-            own = pd.DataFrame() if steps is None else steps[steps["seed"] == seed]
+            own = steps[steps["seed"] == seed]
             parts[seed] = pd.DataFrame(
                 {
                     cost: cost_to_tolerance(rows, own, limit=RESIDUAL_LIMIT, cost=cost)
@@ -88,28 +79,33 @@ class Shelf:
 
     def latency(self, problem: str, series: Series) -> float:
         """Seconds of a test instance solved alone, mean over seeds; NaN if it was not measured."""
-        cells = self.records.cells
-        chosen = (
-            (cells["problem"] == problem)
-            & (cells["set"] == "test")
-            & (cells["model"] == self.model(series))
-            & (cells["method"] == series.method)
-        )
-        return float(cells.loc[chosen, "latency_ms"].mean()) / 1e3
+        found = [self.index.latencies.get(axes) for axes in self._cells(problem, series, "test")]
+        known = [seconds for seconds in found if seconds is not None]
+        return float(np.mean(known)) if known else np.nan
 
     def rjcp(self, problem: str, series: Series) -> float:
-        """RJCP of the trained pair, mean over seeds; NaN where there is none."""
-        models = self.records.models
-        chosen = (models["problem"] == problem) & (models["model"] == self.model(series))
-        return float(models.loc[chosen, "rjcp"].mean())
+        """RJCP at the answers of a series, the paper's "final RJCP"; NaN where there is none."""
+        return float(self.instances(problem, series)["rjcp"].mean())
 
-    def _key(self, problem: str, series: Series, on: str) -> Key:
-        return problem, on, self.model(series), series.method
+    def lost(self) -> int:
+        """Instances of the family's models whose RMSE is not a number."""
+        rows = self.index.records.instances
+        family = rows["model"].isin([self.family, f"{self.family}-plain"])
+        return int((family & rows["rmse"].isna()).sum())
 
+    def answers(self, problem: str, series: Series) -> NDArray[np.float32] | None:
+        """Answers to the first test instances of the first seed; None if none were kept."""
+        for axes in self._cells(problem, series, "test")[:1]:
+            stored = self.index.records.fields(*axes) or {}
+            return stored["x"] if len(stored.get("x", ())) else None
+        return None
 
-def _sorted(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
-    by_instance = "step" not in table
-    return {
-        cast(Key, key): part.set_index(TRIAL) if by_instance else part
-        for key, part in table.groupby(["problem", "set", "model", "method"], sort=False)
-    }
+    def _cells(self, problem: str, series: Series, on: str) -> list[Axes]:
+        model, method = self.model(series), series.method
+        cells = ((problem, on, model, seed, method) for seed in self.index.seeds)
+        return [axes for axes in cells if self.index.holds(axes)]
+
+    def _pooled(self, table: Cells, problem: str, series: Series, on: str) -> pd.DataFrame:
+        cells = self._cells(problem, series, on)
+        parts = [table.rows(axes) for axes in cells]
+        return pd.concat(parts) if parts else table.rows(None)

@@ -70,6 +70,7 @@ class Series:
             "linestyle": self.line,
             "linewidth": self.width,
             "marker": self.marker if marker else None,
+            "zorder": 2 if self.line == "-" else 2.5,  # through its gaps what it covers is seen
             "markerfacecolor": self.color if self.filled else "white",
         }
 
@@ -109,8 +110,7 @@ PAPER = pick("one-shot", "wiener", "d-ipg", "d-ipg without JCP", "gd", "gn", "lm
 ONE_SHOT, WIENER, DIPG, PLAIN = PAPER[:4]
 DIRECT = (ONE_SHOT, WIENER)
 
-# In the paper's main text; then all seven, each with a colour and marker of its own.
-MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")
+# Each problem with a colour and marker of its own.
 PROBLEMS: dict[str, tuple[str, str]] = {
     "heat-1d": (VERMILION, "o"),
     "heat-2d": (ORANGE, "s"),

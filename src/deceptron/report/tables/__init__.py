@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deceptron.report.index import Index
 from deceptron.report.tables.amortisation import amortisation
 from deceptron.report.tables.budget import equal_evaluations
 from deceptron.report.tables.claims import claims
@@ -18,7 +19,6 @@ from deceptron.report.tables.settings import hyperparameters, models
 from deceptron.report.tables.shift import shift
 from deceptron.report.tables.summary import summary
 from deceptron.report.tables.table import Table
-from deceptron.report.tables.view import Index
 
 # In the order of the page: what was found, then how, then the settings.
 TABLES: tuple[Callable[[Index], Table], ...] = (
@@ -41,7 +41,6 @@ TABLES: tuple[Callable[[Index], Table], ...] = (
 
 __all__ = [
     "TABLES",
-    "Index",
     "Table",
     "to_csv",
     "to_html",

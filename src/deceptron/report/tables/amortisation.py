@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from deceptron.report.index import Index
 from deceptron.report.published import published
 from deceptron.report.tables.table import Cell, Column, Table
-from deceptron.report.tables.view import PAPER_SETTINGS, Index, View, mean
+from deceptron.report.tables.view import PAPER_SETTINGS, View, mean
+from deceptron.report.words import uncharged
 from deceptron.study.statistics import break_even
 
 BASELINES = (
@@ -38,7 +40,8 @@ def amortisation(index: Index) -> Table:
         "N = T_train / (C_base - C_D-IPG) solves after which training is paid for; never where the "
         "baseline is no dearer. C is the median time of an instance solved alone, in a batch the "
         "mean share of the batch's time. The baselines on the surrogate need f too, so that N is "
-        "an upper bound for them; wiener and the methods on the simulator need no training. A "
+        "an upper bound for them; wiener and the methods on the simulator need no training."
+        f"{uncharged(BASELINES)} A "
         "cheaper answer is not always as good: the errors stand beside. The paper's values "
         "(Table 8) are of a GPU, ours of one CPU thread.",
         (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from deceptron.report.index import Index
 from deceptron.report.tables.table import Cell, Column, Count, Table
-from deceptron.report.tables.view import Index, View
+from deceptron.report.tables.view import View
+from deceptron.report.words import grounds, simulator_evaluations
 from deceptron.study.statistics import mean_interval
 
 BUDGETS = (10, 30, 100, 300, 1000)
@@ -29,10 +31,11 @@ def equal_evaluations(index: Index) -> Table:
     return Table(
         "equal-evaluations",
         "Equal numbers of evaluations",
-        "Mean RMSE when a method may spend so many evaluations (f, g, jvp, vjp; of the simulator "
-        "for -true and gn-prior) on each instance: its last accepted point within the budget. A "
-        "dash: the budget does not reach the first point. Test set, model standard, seed "
-        f"{index.seed}; 95% bootstrap intervals (BCa); * marks fewer than 30 instances.",
+        "Mean RMSE when a method may spend so many evaluations, all kinds counted alike, on each "
+        "instance: its last accepted point within the budget. A dash: the budget does not "
+        f"reach the first point. {simulator_evaluations(index.methods)} {grounds(index.methods)} "
+        f"Test set, model standard, seed {index.seed}; 95% bootstrap intervals (BCa); * marks "
+        "fewer than 30 instances.",
         (
             Column("problem", "problem"),
             Column("method", "method"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from deceptron.report.index import Index
 from deceptron.report.published import published
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.table import Cell, Column, Table
-from deceptron.report.tables.view import Index, View
+from deceptron.report.tables.view import View
 from deceptron.study.names import PROBLEMS
 from deceptron.study.statistics import basin_occupancy, bundle_width, spearman, trajectories
 
@@ -56,7 +57,7 @@ def claims(index: Index) -> Table:
         "Spearman's rho of RJCP and variation of RMSE",
         "Figure 6",
         "spearman",
-        spearman(points["rjcp"], points["variation"]).rho if len(points) else np.nan,
+        spearman(points["rjcp"], points["variation"]).rho,
         problem="all problems",
         method="d-ipg",
         model="",

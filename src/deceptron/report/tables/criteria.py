@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from deceptron.report.index import Index
 from deceptron.report.tables.table import Column, Table
-from deceptron.report.tables.view import Index
 from deceptron.study.statistics import GOOD_BASIN, RESIDUAL_LIMIT, STRICT_FACTOR, rmse_limit
 
 

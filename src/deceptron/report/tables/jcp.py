@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
+from deceptron.core.status import Status
+from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import published
-from deceptron.report.tables.methods import INTERVALS, RULES, rmse_difference
+from deceptron.report.tables.methods import rmse_difference
 from deceptron.report.tables.table import Cell, Column, Count, Probability, Table, difference
-from deceptron.report.tables.view import WITHOUT_JCP, Index, View, mean
+from deceptron.report.tables.view import View, mean
+from deceptron.report.words import INTERVALS, RMSE_RULE
 from deceptron.study.statistics import (
     Interval,
     at_step,
@@ -52,8 +57,9 @@ def jcp_effect(index: Index) -> Table:
         "Effect of JCP",
         "D-IPG with and without the penalty in stage 3, from the same stage 2, with the paper's "
         "tolerances; change is with minus without. Cosine is of the step with the negative "
-        "gradient, mean over steps; RJCP at the answer, mean form. Each p tests the change to its "
-        f"left on shared instances. Test set, seed {index.seed}. {RULES} {INTERVALS}",
+        "gradient, mean over the steps of an instance and then over instances; RJCP at the answer, "
+        "mean form. Each p tests the change to its left on shared instances. Test set, seed "
+        f"{index.seed}. {RMSE_RULE} {INTERVALS}",
         tuple(columns),
         tuple(rows),
         view.notes(),
@@ -104,7 +110,8 @@ def _success_difference(
 
 
 def _cosine(steps: pd.DataFrame) -> float:
-    return float(steps["cosine"].mean()) if len(steps) else np.nan
+    """Mean over the steps of an instance, then over instances."""
+    return float(trajectories(steps, "cosine").mean(axis=1).mean()) if len(steps) else np.nan
 
 
 def equal_steps(index: Index) -> Table:
@@ -130,7 +137,7 @@ def equal_steps(index: Index) -> Table:
                 continue
             label = view.preset(problem, model)
             after = [free_rmse(view, problem, name) for name in (model, plain)]
-            for k in STEPS:
+            for k in steps_allowed(view, problem, (model, plain)):
                 rows.append((problem, label, str(k), *_beside(view, problem, after, k)))
             ends = [view.instances(problem, name, "d-ipg") for name in (model, plain)]
             rows.append((problem, label, "tolerance", *_compared(view, ends)))
@@ -138,9 +145,10 @@ def equal_steps(index: Index) -> Table:
         "equal-steps",
         "JCP after equal numbers of steps",
         "D-IPG from the same start with and without JCP, without any tolerance, after k accepted "
-        "steps (a stalled instance keeps its last point), and with the paper's tolerance, where "
+        "steps (a stalled instance keeps its last point; k is at most the step limit of the "
+        "study), and with the paper's tolerance, where "
         "each stops after a different number of steps. If JCP helped only by moving that stop, "
-        f"the rows of equal k would agree. Test set, seed {index.seed}. {RULES} {INTERVALS}",
+        f"the rows of equal k would agree. Test set, seed {index.seed}. {RMSE_RULE} {INTERVALS}",
         columns,
         tuple(rows),
         view.notes(),
@@ -150,10 +158,14 @@ def equal_steps(index: Index) -> Table:
 def free_rmse(view: View, problem: str, model: str) -> pd.DataFrame:
     """RMSE by instance and step of D-IPG without tolerance."""
     steps = view.steps(problem, model, "d-ipg-free")
-    if steps.empty:
-        view.instances(problem, model, "d-ipg-free")  # so that it is noted
-        return pd.DataFrame()
-    return trajectories(steps, "rmse")
+    return trajectories(steps, "rmse") if len(steps) else pd.DataFrame()
+
+
+def steps_allowed(view: View, problem: str, models: Iterable[str]) -> list[int]:
+    """Those of ``STEPS`` that every instance could have taken."""
+    cells = pd.concat([view.instances(problem, model, "d-ipg-free") for model in models])
+    cut = cells.loc[cells["status"] == Status.STEP_LIMIT.name, "iterations"]
+    return [k for k in STEPS if cut.empty or k <= cut.min()]
 
 
 def _beside(view: View, problem: str, after: list[pd.DataFrame], k: int) -> tuple[Cell, ...]:

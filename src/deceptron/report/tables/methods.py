@@ -5,28 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from deceptron.report.published import published
+from deceptron.report.index import WITHOUT_JCP, Index
+from deceptron.report.published import MAIN_PROBLEMS, published
 from deceptron.report.tables.table import Cell, Column, Count, Exact, Probability, Table, difference
-from deceptron.report.tables.view import (
-    MAIN_PROBLEMS,
-    PAPER_SETTINGS,
-    WITHOUT_JCP,
-    Index,
-    View,
-    in_noise,
-    mean,
-)
+from deceptron.report.tables.view import PAPER_SETTINGS, View, in_noise, mean
+from deceptron.report.words import INTERVALS, RMSE_RULE, grounds, strict_rule
+from deceptron.study.methods import SOLVERS
 from deceptron.study.statistics import Interval, paired_difference
-
-RULES = (
-    "Success rules: rmse is RMSE <= 0.10 (heat-1d 0.20), strict is RMSE <= 1.25 x the oracle's "
-    "mean on the same set."
-)
-INTERVALS = (
-    "Brackets hold 95% bootstrap intervals over instances (means BCa, rates percentile, exact "
-    "where all instances agree); p is of a paired sign-flip permutation test on shared instances; "
-    "* marks fewer than 30 instances."
-)
 
 COLUMNS = (
     Column("problem", "problem"),
@@ -62,9 +47,8 @@ def methods(index: Index) -> Table:
         "methods",
         "Methods on the three main problems",
         "Test set, noise as defined. gd, gn, lm and l-bfgs have the paper's settings, -tuned this "
-        "library's with a stop at the noise level; all minimise the surrogate's misfit from x0 = 0 "
-        "except -true (simulator) and gn-prior, the oracle (simulator and prior). One evaluation "
-        f"is one f, g, jvp or vjp. {RULES} {INTERVALS}",
+        f"library's with a stop at the noise level. {grounds(index.methods)} One evaluation is one "
+        f"f, g, jvp or vjp. {RMSE_RULE} {strict_rule(index)} {INTERVALS}",
         COLUMNS,
         tuple(rows),
         view.notes(),
@@ -86,9 +70,9 @@ def _row(
     view: View, problem: str, model: str, method: str, reference: pd.DataFrame
 ) -> tuple[Cell, ...]:
     found = view.instances(problem, model, method)
-    uses_reverse = method == "one-shot" or method.startswith(("d-ipg", "guarded"))
-    jcp = ("no" if model.endswith("-plain") else "yes") if uses_reverse else ""
-    label: tuple[Cell, ...] = (problem, view.preset(problem, model), jcp, method)
+    jcp = "no" if model.endswith("-plain") else "yes"
+    uses_jcp = jcp if SOLVERS[method].uses_reverse else ""
+    label: tuple[Cell, ...] = (problem, view.preset(problem, model), uses_jcp, method)
     if found.empty:
         return (*label, *[None] * (len(COLUMNS) - len(label)))
     is_reference = method == "d-ipg" and not model.endswith("-plain")

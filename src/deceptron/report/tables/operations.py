@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from deceptron.report.index import Index
 from deceptron.report.tables.table import Cell, Column, Count, Table
-from deceptron.report.tables.view import Index, View
+from deceptron.report.tables.view import View
+from deceptron.report.words import grounds, simulator_evaluations
 
 COUNTERS = ("f", "g", "jvp", "vjp", "linear_steps", "evaluations")
 
@@ -43,10 +45,9 @@ def operations(index: Index) -> Table:
         "Operations per iteration",
         "Counted by the solver, not derived: totals over the test sets of all problems (model "
         f"standard, seed {index.seed}) divided by accepted steps; rejected trials and the "
-        "evaluation of the start are included. f, g, jvp and vjp are evaluations of a map or its "
-        "derivatives for one instance, linear steps those of CG. Direct methods take no steps: "
-        "their counts are per instance. With -true and gn-prior, f, jvp and vjp are the "
-        "simulator's.",
+        "evaluation of the start are included; direct methods take no steps: their counts are per "
+        f"instance. {simulator_evaluations(index.methods)} Linear steps are those of CG. "
+        f"{grounds(index.methods)}",
         (
             Column("method", "method"),
             Column("operation", "core operation"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import published
 from deceptron.report.tables.table import Cell, Column, Probability, Table
-from deceptron.report.tables.view import WITHOUT_JCP, Index, View
+from deceptron.report.tables.view import View
 from deceptron.study.statistics import Correlation, coefficient_of_variation, spearman
 
 # RJCP of a pair or answer against ...
@@ -26,7 +27,7 @@ def rjcp_predicts(index: Index) -> Table:
     for model, plain in WITHOUT_JCP.items():
         points = between_models(view, (model, plain))
         for key, words in _BETWEEN.items():
-            found = spearman(points["rjcp"], points[key]) if len(points) else _none()
+            found = spearman(points["rjcp"], points[key])
             paper = theirs.value if key == "variation" and model == "paper" else np.nan
             what = f"problems x JCP, {model}"
             rows.append((what, words, *_cells(found), paper, found.rho - paper))
@@ -40,11 +41,11 @@ def rjcp_predicts(index: Index) -> Table:
     return Table(
         "rjcp",
         "What RJCP predicts",
-        "Spearman's rank correlation of RJCP (published law, mean form) with the outcome of D-IPG. "
-        "Between models: a point is a problem with or without JCP, as in the paper's Figure 6. "
-        "Within a model: a point is an instance, RJCP taken at its answer. Two-sided p from "
-        f"Student's t, not corrected for the number of lines. Test set, seed {index.seed}; failure "
-        "by the rule rmse.",
+        "Spearman's rank correlation of RJCP at the answers of D-IPG (published law, mean form) "
+        "with their errors. Between models: a point is a problem with or without JCP and the mean "
+        "over its instances, as in the paper's Figure 6. Within a model: a point is an instance. "
+        "Two-sided p from Student's t, not corrected for the number of lines. Test set, seed "
+        f"{index.seed}; failure by the rule rmse.",
         (
             Column("between", "points"),
             Column("outcome", "RJCP against"),
@@ -60,7 +61,7 @@ def rjcp_predicts(index: Index) -> Table:
 
 
 def between_models(view: View, models: tuple[str, ...]) -> pd.DataFrame:
-    """A row per problem and model: its RJCP, and how D-IPG ends with it."""
+    """A row per problem and model: mean RJCP at the answers of D-IPG, and how it ends."""
     rows = []
     for problem in view.index.problems:
         for model in models:
@@ -78,12 +79,8 @@ def between_models(view: View, models: tuple[str, ...]) -> pd.DataFrame:
                         "failure": 1 - view.rate(cell, "rmse").value,
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["problem", "model", "rjcp", *_BETWEEN])
 
 
 def _cells(found: Correlation) -> tuple[Cell, ...]:
     return found.count, found.rho, Probability(found.p)
-
-
-def _none() -> Correlation:
-    return Correlation(np.nan, np.nan, 0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import best_baseline, published
-from deceptron.report.tables.methods import RULES
 from deceptron.report.tables.summary import TUNED
 from deceptron.report.tables.table import Cell, Column, Spread, Table, difference
-from deceptron.report.tables.view import PAPER_SETTINGS, WITHOUT_JCP, Index, View
+from deceptron.report.tables.view import PAPER_SETTINGS, View
+from deceptron.report.words import RMSE_RULE
 
 
 def seeds(index: Index) -> Table:
@@ -33,8 +34,8 @@ def seeds(index: Index) -> Table:
         "Three seeds",
         "Mean ± standard deviation over seeds, each with its own data and weights; one seed has no "
         "spread. The best classic has the largest mean success, then the least RMSE, of those run "
-        f"on every seed. Test set. {RULES} The paper's seconds are "
-        "of a GPU, ours of one CPU thread, an instance at a time.",
+        f"on every seed. Test set. {RMSE_RULE} The paper's seconds are of a GPU, ours of one CPU "
+        "thread, an instance at a time.",
         (
             Column("problem", "problem"),
             Column("source", "source"),

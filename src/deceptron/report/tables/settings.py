@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from deceptron import problems
+from deceptron.report.index import Index
 from deceptron.report.published import published
 from deceptron.report.tables.table import Cell, Column, Exact, Table
-from deceptron.report.tables.view import Index, View
+from deceptron.report.tables.view import View
 from deceptron.study.names import MODELS, PROBLEMS
 from deceptron.train import PRESETS, Recipe, recipe
 
@@ -101,8 +102,8 @@ def models(index: Index) -> Table:
         "Models",
         "Training seconds include the data. The error of f is RMS on the test set in units of the "
         "noise: above 1 the surrogate cannot explain the data to the noise. RJCP in the mean form "
-        "on 64 test rows, published law; noise-aware: prior probes and noise. Reconstruction: RMSE "
-        "of g on noise-free observations.",
+        "at 64 test latents, not at answers as in the other tables; published law, and noise-aware "
+        "(prior probes and noise). Reconstruction: RMSE of g on noise-free observations.",
         (
             Column("problem", "problem"),
             Column("model", "model"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from deceptron.report.tables.methods import INTERVALS, RULES, rmse_difference
+from deceptron.report.index import Index
+from deceptron.report.tables.methods import rmse_difference
 from deceptron.report.tables.table import Cell, Column, Count, Table
-from deceptron.report.tables.view import Index, View, in_noise, mean
+from deceptron.report.tables.view import View, in_noise, mean
+from deceptron.report.words import INTERVALS, grounds, strict_rule
 from deceptron.study.names import SETS
 
 SHOWN = (
@@ -23,12 +25,13 @@ SHOWN = (
 def shift(index: Index) -> Table:
     """One-shot, wiener, D-IPG, tuned LM and the oracle on the three sets of every problem."""
     view = View(index)
+    shown = [method for method in SHOWN if method in index.methods]
     rows: list[tuple[Cell, ...]] = []
     for problem in index.problems:
         for set in SETS:
             alone = view.instances(problem, "standard", "one-shot", set=set)
             planned = view.planned(problem, "standard", set=set)
-            for method in (m for m in SHOWN if m in planned):
+            for method in (m for m in shown if m in planned):
                 found = view.instances(problem, "standard", method, set=set)
                 label: tuple[Cell, ...] = (problem, set, method)
                 if found.empty:
@@ -55,7 +58,7 @@ def shift(index: Index) -> Table:
         "In distribution, shifted and extreme",
         "The model standard, which has seen neither the shifted nor the extreme set. d-ipg stops "
         "at the paper's tolerance, -tuned methods at the noise level. Simulator residuals are in "
-        f"units of the noise. Seed {index.seed}. {RULES} {INTERVALS}",
+        f"units of the noise. {grounds(shown)} Seed {index.seed}. {strict_rule(index)} {INTERVALS}",
         (
             Column("problem", "problem"),
             Column("set", "set"),

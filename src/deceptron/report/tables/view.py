@@ -3,131 +3,39 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from deceptron.study.names import METHODS, PROBLEMS
-from deceptron.study.records import AXES, Records
-from deceptron.study.statistics import (
-    Interval,
-    mean_interval,
-    oracle_rmse,
-    rate_interval,
-    succeeded,
-)
+from deceptron.report.index import Axes, Index
+from deceptron.report.words import versions
+from deceptron.study.methods import SOLVERS
+from deceptron.study.statistics import Interval, mean_interval, rate_interval, succeeded
 
-MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")  # of the paper's main text
 PAPER_SETTINGS = ("gd", "gn", "lm", "l-bfgs")
 # Their answer does not depend on the networks; they need to be run with one model only.
-MODEL_FREE = ("wiener", "lm-true", "gn-prior")
-# Same weights of f, and of g up to stage 3.
-WITHOUT_JCP = {"paper": "paper-plain", "standard": "standard-plain"}
+MODEL_FREE = tuple(
+    name
+    for name, solver in SOLVERS.items()
+    if name == "wiener" or (solver.physics == "true" and not solver.uses_reverse)
+)
 
-_NAMED = 20  # groups of missing cells that a note names
-
-Axes = tuple[str, str, str, int, str]
-
-
-class Cells:
-    """A table of the records, sorted once so that each of its cells is a slice."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        order = [name for name in (*AXES, "instance", "step") if name in table]
-        texts = table.select_dtypes(exclude="number").columns
-        table = table.astype(dict.fromkeys(texts, "category")).sort_values(order)
-        groups = table.groupby(list(AXES), sort=False, observed=True).indices if len(table) else {}
-        self._places: dict[Any, slice] = {
-            axes: slice(rows[0], rows[-1] + 1) for axes, rows in groups.items()
-        }
-        self._table = table.set_index(table["instance"].rename(None))
-
-    def __contains__(self, axes: Axes) -> bool:
-        return axes in self._places
-
-    def __iter__(self) -> Iterator[Axes]:
-        return iter(self._places)
-
-    def rows(self, axes: Axes | None) -> pd.DataFrame:
-        """The rows of one cell, indexed by instance; none where there is no such cell."""
-        return self._table.iloc[self._places.get(axes, slice(0))]
-
-
-class Index:
-    """Where each cell's rows are; made once for all tables."""
-
-    def __init__(self, records: Records) -> None:
-        self.records = records
-        self.seeds = sorted({int(entry["seed"]) for entry in records.study["cells"]})
-        self.planned: set[Axes] = {
-            (e["problem"], e["set"], e["model"], int(e["seed"]), e["method"])
-            for e in records.study["cells"]
-        }
-        present = {axes[0] for axes in self.planned}
-        self.problems = tuple(name for name in PROBLEMS if name in present)
-        named = {axes[4] for axes in self.planned}
-        self.methods = tuple(name for name in METHODS if name in named)
-
-    @property
-    def seed(self) -> int:
-        """The seed of every table but the one of seeds; that of the models that ship."""
-        return self.seeds[0] if self.seeds else 7
-
-    @cached_property
-    def oracle(self) -> pd.Series:
-        """Mean RMSE of the oracle by problem and set."""
-        return oracle_rmse(self.records.instances)
-
-    @cached_property
-    def instances(self) -> Cells:
-        """The table of instances by cell."""
-        return Cells(self.records.instances)
-
-    @cached_property
-    def steps(self) -> Cells:
-        """The table of steps by cell."""
-        return Cells(self.records.steps)
-
-    @cached_property
-    def models(self) -> dict[tuple[str, str, int], dict[Any, Any]]:
-        """Rows of the table of models by problem, name and seed."""
-        rows = self.records.models.to_dict("records")
-        return {(row["problem"], row["model"], row["seed"]): row for row in rows}
-
-    @cached_property
-    def unlike(self) -> set[tuple[str, str, int]]:
-        """Models without JCP that another preset trained than their partner with it.
-
-        Beside each other the two would show the presets, not JCP.
-        """
-        return {
-            (problem, plain, seed)
-            for with_jcp, plain in WITHOUT_JCP.items()
-            for problem, name, seed in self.models
-            if name == with_jcp
-            and (other := self.models.get((problem, plain, seed))) is not None
-            and other["preset"] != self.models[problem, name, seed]["preset"]
-        }
-
-    @cached_property
-    def latencies(self) -> dict[Axes, float]:
-        """Seconds of one instance solved alone, median."""
-        cells = self.records.cells
-        names = cells[list(AXES)].itertuples(index=False, name=None)
-        milliseconds = cells["latency_ms"].astype(float)
-        return {axes: value / 1e3 for axes, value in zip(names, milliseconds, strict=True)}
+_NAMED = 20  # groups of cells that a note names
 
 
 class View:
-    """One table's access to the records; ``notes`` names the cells it looked for in vain."""
+    """One table's access to the records.
+
+    ``notes`` names the cells that it looked for in vain, and those whose errors are no numbers.
+    """
 
     def __init__(self, index: Index) -> None:
         self.index = index
         self._lacking: dict[tuple[str, str, str, int], dict[str, None]] = defaultdict(dict)
         self._unlike: dict[tuple[str, str, int], None] = {}
+        self._lost: dict[Axes, str] = {}
 
     def instances(
         self, problem: str, model: str, method: str, *, set: str = "test", seed: int | None = None
@@ -139,12 +47,19 @@ class View:
             self._unlike[problem, model, chosen] = None
         elif axes is None:
             self._lacking[problem, set, model, chosen][method] = None
-        return self.index.instances.rows(axes)
+        rows = self.index.instances.rows(axes)
+        lost = int(rows["rmse"].isna().sum())
+        if axes is not None and lost:
+            self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(rows)}"
+        return rows
 
     def steps(
         self, problem: str, model: str, method: str, *, set: str = "test", seed: int | None = None
     ) -> pd.DataFrame:
-        """A cell's steps; empty for direct methods and cells that are not there."""
+        """A cell's accepted points from step 0, the start; empty where there is no such cell.
+
+        A direct method has no steps but a point: its answer stands as step 0.
+        """
         return self.index.steps.rows(self._find(problem, set, model, seed, method))
 
     def latency(
@@ -169,25 +84,32 @@ class View:
         return [method for method in self.index.methods if (*where, method) in self.index.planned]
 
     def rate(self, rows: pd.DataFrame, rule: str) -> Interval:
-        """Success rate of a cell under a named rule."""
+        """Success rate of a cell under a named rule; an error that is no number is a failure."""
         return rate_interval(succeeded(rows, rule, oracle=self.index.oracle))
 
     def notes(self, extra: Iterable[str] = ()) -> tuple[str, ...]:
-        """What a reader must know: marks of small samples, and the cells that are not there."""
+        """What a reader must know: small samples, versions, errors that are none, absent cells."""
         notes = [*extra]
         if self.index.records.small:
             notes.append("Small samples: this study shows that everything runs, not how well.")
+        if (warning := versions(self.index.records)) is not None:
+            notes.append(warning)
+        if self._lost:
+            notes.append(
+                "RMSE not a number, counted as failures and left out of means and differences: "
+                f"{_listed(self._lost.values())}."
+            )
         if self._unlike:
-            names = "; ".join(f"{p}, {model}, seed {seed}" for p, model, seed in self._unlike)
-            notes.append(f"Left out, not trained by the preset of its partner with JCP: {names}.")
+            names = (f"{p}, {model}, seed {seed}" for p, model, seed in self._unlike)
+            notes.append(
+                f"Left out, not trained by the preset of its partner with JCP: {'; '.join(names)}."
+            )
         if self._lacking:
-            parts = [
+            parts = (
                 f"{problem}, {set}, {model}, seed {seed}: {', '.join(methods)}"
                 for (problem, set, model, seed), methods in self._lacking.items()
-            ]
-            rest = len(parts) - _NAMED
-            more = f"; and {rest} more such groups" if rest > 0 else ""
-            notes.append(f"Not in the records: {'; '.join(parts[:_NAMED])}{more}.")
+            )
+            notes.append(f"Not in the records: {_listed(parts)}.")
         return tuple(notes)
 
     def _find(
@@ -214,3 +136,10 @@ def mean(rows: pd.DataFrame, column: str) -> Interval:
 def in_noise(rows: pd.DataFrame, column: str) -> Interval:
     """Mean of a residual in units of the noise level."""
     return mean_interval(rows[column] / rows["noise_level"])
+
+
+def _listed(parts: Iterable[str]) -> str:
+    named = list(parts)
+    rest = len(named) - _NAMED
+    more = f"; and {rest} more" if rest > 0 else ""
+    return f"{'; '.join(named[:_NAMED])}{more}"
