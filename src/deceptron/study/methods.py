@@ -62,7 +62,8 @@ class Solver:
     ``stop`` names the rule: the paper's tolerance, the noise level, or none but the step limit and
     a vanishing gradient; ``limit`` is the step limit where the paper has none. ``physics`` says
     whether f of the pair or the simulator is in the objective, ``start`` whether rows begin where
-    the method would have them or at the wiener estimate.
+    the method would have them or at the wiener estimate. ``alone`` says whether instances are also
+    solved one at a time, for the latency: a row alone can cost as much as a batch of six.
     """
 
     method: Callable[[], Method]
@@ -73,6 +74,7 @@ class Solver:
     uses_reverse: bool = False
     limit: int | None = None
     start: Literal["own", "wiener"] = "own"
+    alone: bool = True
 
     def document(self) -> dict[str, Any]:
         """Every setting that a result depends on, as JSON values; read from the method it makes."""
@@ -214,6 +216,8 @@ SOLVERS: dict[str, Solver] = {
         physics="true",
         prior=True,
         uses_reverse=True,
+        limit=COLD_ITERATIONS,
+        alone=False,
     ),
     "gn-cold": Solver(
         _to_the_mode(methods.gauss_newton, **COLD_CG),
@@ -222,6 +226,7 @@ SOLVERS: dict[str, Solver] = {
         physics="true",
         prior=True,
         limit=COLD_ITERATIONS,
+        alone=False,
     ),
     "lm-cold": Solver(
         _to_the_mode(methods.levenberg_marquardt, **COLD_CG),
@@ -230,6 +235,7 @@ SOLVERS: dict[str, Solver] = {
         physics="true",
         prior=True,
         limit=COLD_ITERATIONS,
+        alone=False,
     ),
     "l-bfgs-cold": Solver(
         _to_the_mode(methods.l_bfgs),
@@ -238,5 +244,6 @@ SOLVERS: dict[str, Solver] = {
         physics="true",
         prior=True,
         limit=COLD_LBFGS_ITERATIONS,
+        alone=False,
     ),
 }

@@ -62,7 +62,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     instances["true_residual"] = _numbers(_rms(predicted))
     instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
     instances["rjcp"] = _composition(chosen, pair, answers)
-    latency = _latency(chosen, pair, y, settings)
+    latency = _latency(chosen, pair, y, settings) if chosen.alone else None
     return CellResult(
         instances[list(INSTANCES)],
         steps[list(STEPS)],
@@ -70,7 +70,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
         {
             "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - spent,
-            "latency_ms": 1e3 * latency,
+            **({} if latency is None else {"latency_ms": 1e3 * latency}),
         },
     )
 
