@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deceptron.report.tables import Index, to_csv, to_markdown
+from deceptron.report.index import Index
+from deceptron.report.tables import to_csv, to_markdown
 from deceptron.report.tables.guarded import guarded_in_distribution, guarded_off_distribution
 from deceptron.study.statistics import paired_difference
 

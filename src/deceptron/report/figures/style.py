@@ -76,9 +76,10 @@ class Series:
 
 
 DASHED, DOTTED, DASHDOT = (0, (4, 1.6)), (0, (1, 1.4)), (0, (5, 1.4, 1, 1.4))
+DASHDOTDOT = (0, (5, 1.4, 1, 1.4, 1, 1.4))
 
 # Hue says the algorithm; solid is the paper's setting, dashed is tuned, dash-dotted works on the
-# true simulator. The order is that of ``study.names.METHODS``.
+# true simulator, with two dots from the prior's mean. The order is that of ``study.names.METHODS``.
 SERIES: tuple[Series, ...] = (
     Series("one-shot", "one-shot", BLACK, DASHED, "D"),
     Series("wiener", "wiener", GREY, DOTTED, "d"),
@@ -97,6 +98,10 @@ SERIES: tuple[Series, ...] = (
     Series("lm-true", "lm-true", GREEN, DASHDOT, "P"),
     Series("guarded-true", "guarded-true", VERMILION, DASHDOT, "*", filled=False),
     Series("gn-prior", "gn-prior", ORANGE, DASHDOT, "X"),
+    Series("guarded-prior", "guarded-prior", VERMILION, DASHDOT, "X", width=0.7),
+    Series("gn-cold", "gn-cold", ORANGE, DASHDOTDOT, "D"),
+    Series("lm-cold", "lm-cold", GREEN, DASHDOTDOT, "D"),
+    Series("l-bfgs-cold", "l-bfgs-cold", PURPLE, DASHDOTDOT, "D"),
 )
 
 

@@ -10,6 +10,10 @@ from deceptron.report.tables.budget import equal_evaluations
 from deceptron.report.tables.claims import claims
 from deceptron.report.tables.criteria import criteria
 from deceptron.report.tables.formats import to_csv, to_html, to_latex, to_markdown, write
+from deceptron.report.tables.guarded import (
+    guarded_in_distribution,
+    guarded_off_distribution,
+)
 from deceptron.report.tables.jcp import equal_steps, jcp_effect
 from deceptron.report.tables.methods import methods, methods_beside_paper
 from deceptron.report.tables.operations import operations
@@ -26,6 +30,8 @@ TABLES: tuple[Callable[[Index], Table], ...] = (
     methods,
     methods_beside_paper,
     shift,
+    guarded_in_distribution,
+    guarded_off_distribution,
     equal_evaluations,
     jcp_effect,
     equal_steps,
