@@ -17,7 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from torch import Tensor
 
 from deceptron import maps
@@ -312,7 +312,8 @@ def _whole(option: str, word: str) -> int:
 
 
 def _table(title: str, rows: list[dict[str, str | float]]) -> Table:
-    table = Table(*rows[0], title=title, title_justify="left")
+    first, *others = rows[0]
+    table = Table(Column(first, no_wrap=True), *others, title=title, title_justify="left")
     for row in rows:
         table.add_row(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()))
     return table

@@ -170,7 +170,6 @@ def test_no_records_give_a_sentence_each(records, tmp_path):
     ("plan", "sentence"),
     [
         ("mechanism", "no steps of d-ipg without JCP recorded"),
-        ("hyperparameters", "the probe count was not varied"),
         ("reproducibility", "fewer than two iterations"),
         ("performance", "no steps of d-ipg on advection-diffusion-2d"),
     ],
@@ -187,6 +186,15 @@ def test_panels_say_what_they_lack(records, plan, sentence):
         canvas = draw(Shelf(Index(partial), "standard")).figure
         words = [text.get_text().replace("\n", " ") for text in visible_texts(canvas)]
     assert any(text.startswith(sentence) for text in words)
+
+
+def test_what_was_not_varied_takes_no_room(records):
+    (draw,) = (plan.draw for plan in PLANS if plan.name == "hyperparameters")
+    with rc_context(rc=RC):
+        drawing = draw(Shelf(Index(records), "standard"))
+    titles = [axes.get_title(loc="left")[:3] for axes in drawing.figure.axes]
+    assert titles == ["(c)", "(d)"]
+    assert "(a, b): the probe count was not varied with the model standard." in drawing.caption
 
 
 def test_a_single_instance_is_enough(records):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +16,11 @@ from deceptron.report.figures.sheet import (
     legend_below,
     log_scale,
     models_used,
-    say,
     step_axis,
     trial_count,
 )
 from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import BLUE, DIPG, DIRECT, PAGE, PLAIN, Series
+from deceptron.report.figures.style import BLUE, COLUMN, DIPG, DIRECT, PAGE, PLAIN, Series
 from deceptron.report.words import RMSE_RULE
 from deceptron.study.names import PROBE_COUNTS, STEP_SIZES
 from deceptron.study.statistics import Interval, rate_interval, succeeded
@@ -40,29 +40,27 @@ STEPS: tuple[Series, ...] = tuple(
 
 def hyperparameters(shelf: Shelf) -> Drawing:
     """Success and RJCP by probe count; trajectories and success by step size."""
-    shown = [s for s in STEPS if len(shelf.instances(PROBLEM, s))]
+    sizes = [s for s in STEPS if len(shelf.instances(PROBLEM, s))]
     counts = [k for k in PROBE_COUNTS if len(_probed(shelf, k).instances(PROBLEM, DIPG))]
-    if not shown and not counts:
-        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family} on {PROBLEM}")
-    figure = Figure(figsize=(PAGE, 4.2), layout="constrained")
-    axes = figure.subplots(2, 2)
-    axes[0][0].set_title("(a) success by number of probes")
-    axes[1][0].set_title("(b) RJCP by number of probes")
-    axes[0][1].set_title("(c) trajectories by step size")
-    axes[1][1].set_title("(d) success by step size")
+    columns: list[Callable[[Axes, Axes], None]] = []
+    lacking = []
     if counts:
-        _probe_success(axes[0][0], shelf, counts)
-        _probe_rjcp(axes[1][0], shelf, counts)
+        columns.append(lambda top, bottom: _by_probes(top, bottom, shelf, counts))
     else:
-        for axis in axes[:, 0]:
-            say(axis, f"the probe count was not varied with the preset {shelf.family}")
-    if len(shown) > 1:
-        _step_paths(axes[0][1], shelf, shown)
-        _step_success(axes[1][1], shelf, shown)
+        lacking.append(f"(a, b): the probe count was not varied with the model {shelf.family}.")
+    if len(sizes) > 1:
+        columns.append(lambda top, bottom: _by_step_size(top, bottom, shelf, sizes))
     else:
-        for axis in axes[:, 1]:
-            say(axis, f"the step size was not varied with the preset {shelf.family}")
-    legend_below(figure, axes.flat, columns=4)
+        lacking.append(f"(c, d): the step size was not varied with the model {shelf.family}.")
+    if not columns:
+        raise NothingToDraw(
+            f"neither probe count nor step size was varied with the model {shelf.family}"
+        )
+    figure = Figure(figsize=(PAGE if len(columns) > 1 else COLUMN, 4.2), layout="constrained")
+    axes = figure.subplots(2, len(columns), squeeze=False)
+    for draw, (top, bottom) in zip(columns, axes.T, strict=True):
+        draw(top, bottom)
+    legend_below(figure, axes.flat, columns=2 * len(columns))
     return Drawing(
         figure,
         caption(
@@ -70,11 +68,26 @@ def hyperparameters(shelf: Shelf) -> Drawing:
             "for JCP; the dotted line is the pair without JCP, which has none. (c) Mean RMSE over",
             "that at the start (a trial that has ended keeps its last value) and (d) success, by",
             "the first step size a. Bars are 95% intervals.",
+            *lacking,
             RMSE_RULE,
             f"d-ipg: {trial_count(shelf, [PROBLEM], DIPG)}.",
             models_used(shelf),
         ),
     )
+
+
+def _by_probes(top: Axes, bottom: Axes, shelf: Shelf, counts: list[int]) -> None:
+    top.set_title("(a) success by number of probes")
+    bottom.set_title("(b) RJCP by number of probes")
+    _probe_success(top, shelf, counts)
+    _probe_rjcp(bottom, shelf, counts)
+
+
+def _by_step_size(top: Axes, bottom: Axes, shelf: Shelf, sizes: list[Series]) -> None:
+    top.set_title("(c) trajectories by step size")
+    bottom.set_title("(d) success by step size")
+    _step_paths(top, shelf, sizes)
+    _step_success(bottom, shelf, sizes)
 
 
 def _probed(shelf: Shelf, count: int) -> Shelf:
@@ -145,10 +158,12 @@ def _step_success(axis: Axes, shelf: Shelf, shown: list[Series]) -> None:
     for place, series in enumerate(shown):
         rate = _success(shelf, series)
         ends = np.abs([[rate.value - rate.low], [rate.high - rate.value]])
-        axis.bar(place, rate.value, yerr=ends, color=series.color, width=0.6, capsize=2)
+        look = {**series.look(marker=True), "label": None, "linestyle": ""}
+        axis.errorbar(place, rate.value, yerr=ends, capsize=2, elinewidth=0.8, **look)
     _levels(axis, shelf, DIRECT)
     sizes = ["1" if s is DIPG else s.method.partition("=")[2] for s in shown]
     axis.set_xticks(range(len(shown)), sizes)
+    axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_xlabel("first step size a")
     axis.grid(False, axis="x")
     _rates(axis)

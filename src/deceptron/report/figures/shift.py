@@ -26,10 +26,9 @@ from deceptron.report.figures.style import (
     SERIES,
     Series,
 )
+from deceptron.report.words import grounds
 from deceptron.study.names import SETS
-from deceptron.study.statistics import Interval
-
-RESAMPLES = 1000
+from deceptron.study.statistics import Interval, ratio_interval
 
 
 def shift(shelf: Shelf) -> Drawing:
@@ -65,9 +64,9 @@ def shift(shelf: Shelf) -> Drawing:
         caption(
             "Error of each method relative to one-shot (1, black line) on the test set and off",
             "distribution; left of 1 is better. Ratios of means over the instances that both were",
-            "run on, with 95% percentile bootstrap intervals; the tall mark is the geometric mean",
-            "over the problems shown in its row.",
-            "lm-true, guarded-true and gn-prior (the oracle) call the true simulator.",
+            "run on, with 95% percentile bootstrap intervals within seeds; the tall mark is the",
+            "geometric mean over the problems shown in its row.",
+            grounds([s.method for s in shown]),
             f"one-shot on test: {trial_count(shelf, problems, ONE_SHOT)};",
             f"{fewest(shelf, problems, shown)}.",
             models_used(shelf),
@@ -76,27 +75,15 @@ def shift(shelf: Shelf) -> Drawing:
 
 
 def ratio_to_one_shot(shelf: Shelf, problem: str, series: Series, on: str) -> Interval | None:
-    """Ratio of mean errors on shared trials; both means are resampled together."""
-    table = (
-        pd.concat(
-            {
-                "own": shelf.instances(problem, series, on)["rmse"],
-                "reference": shelf.instances(problem, ONE_SHOT, on)["rmse"],
-            },
-            axis=1,
-            join="inner",
-        )
-        .replace(np.inf, np.nan)
-        .dropna()
-    )
-    if table.empty:
-        return None
-    values = table.to_numpy()
-    drawn = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    means = values[drawn].mean(axis=1)
-    low, high = np.quantile(means[:, 0] / means[:, 1], [0.025, 0.975])
-    own, reference = values.mean(axis=0)
-    return Interval(own / reference, low, high, len(values))
+    """Ratio of mean errors on shared trials; None where there are none."""
+    errors = {
+        "own": shelf.instances(problem, series, on)["rmse"],
+        "reference": shelf.instances(problem, ONE_SHOT, on)["rmse"],
+    }
+    both = pd.concat(errors, axis=1, join="inner").replace(np.inf, np.nan)
+    seeds = both.index.get_level_values("seed")
+    ratio = ratio_interval(both["own"], both["reference"], groups=seeds)
+    return ratio if ratio.count else None
 
 
 def _row(axis: Axes, row: int, ratios: list[Interval | None], problems: list[str]) -> None:
