@@ -56,11 +56,36 @@ def test_trust_of_the_observations(case, pair):
     torch.testing.assert_close(solution.trust.score, dc.trust(pair, 100 * y).score)
 
 
+class Dropped(torch.nn.Module):
+    """A map whose training mode is noisy."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.drop = inner, torch.nn.Dropout(0.5)
+
+    def forward(self, values):
+        return self.drop(self.inner(values))
+
+
+def test_bars_and_trust_are_those_of_evaluation_mode(case, pair):
+    _, y = case.observe(6, seed=2)
+    noisy = dc.Deceptron(
+        Dropped(pair.f),
+        Dropped(pair.g),
+        scaler=pair.scaler,
+        bounds=pair.bounds,
+        provenance=pair.provenance,
+    )
+    settings = {"method": "one-shot", "prior": case.prior, "noise_std": case.noise}
+    solution = dc.solve(noisy.train(), y, **settings)
+    torch.testing.assert_close(solution.std, dc.solve(pair, y, **settings).std)
+    torch.testing.assert_close(solution.trust.score, dc.trust(pair, y).score)
+    assert noisy.f.drop.training
+
+
 def test_without_what_they_need_they_say_so(case, pair):
     _, y = case.observe(2, seed=2)
-    with pytest.raises(
-        dc.ConfigError, match=r"error bars need a pair with g, and dc.solve\(prior="
-    ):
+    with pytest.raises(dc.ConfigError, match=r"error bars need .* a prior that has variance"):
         dc.solve(pair, y, method="one-shot", noise_std=case.noise).posterior()
     plain = case.pair(case.best_gain)
     with pytest.raises(dc.ConfigError, match="trust needs a calibrated pair"):

@@ -24,19 +24,21 @@ class Cost:
     """Evaluations each row asked for; work done for its neighbours is not charged to it.
 
     ``f``, ``jvp`` and ``vjp`` are those of the forward map, with ``forward=`` the simulator; ``g``
-    counts passes through the reverse map, its jvps included.
+    counts passes through the reverse map, its jvps included. ``surrogate`` counts f, jvp and vjp of
+    the pair's f where ``forward=`` is another: surrogate steps, and derivatives that it lends.
     """
 
     f: Int[Tensor, " B"]
     g: Int[Tensor, " B"]
     jvp: Int[Tensor, " B"]
     vjp: Int[Tensor, " B"]
+    surrogate: Int[Tensor, " B"]
     linear_steps: Int[Tensor, " B"]
 
     @property
     def evaluations(self) -> Int[Tensor, " B"]:
-        """f, g, jvp and vjp counted alike."""
-        return self.f + self.g + self.jvp + self.vjp
+        """f, g, jvp and vjp counted alike, the surrogate's too."""
+        return self.f + self.g + self.jvp + self.vjp + self.surrogate
 
     @property
     def forward(self) -> Int[Tensor, " B"]:
@@ -153,7 +155,8 @@ class Solution:
     def _bars(self) -> ErrorBars:
         if self.error_bars is None:
             raise ConfigError(
-                "error bars need a pair with g, and dc.solve(prior=..., noise_std=...); for "
+                "error bars need a pair with g, noise_std > 0 and a prior that has variance and "
+                "sqrt, as problem.prior has: dc.solve(pair, y, prior=..., noise_std=...). For "
                 "answers from elsewhere use deceptron.geometry.Posterior"
             )
         return self.error_bars

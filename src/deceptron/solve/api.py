@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,9 @@ from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Cost, Solution
 from deceptron.core.status import Reason
 from deceptron.solve.afterwards import informed
+from deceptron.solve.evaluation import evaluation_mode
 from deceptron.solve.loop import Callback, Loop, Outcome
-from deceptron.solve.methods import Method, get_method
+from deceptron.solve.methods import Method, by_values, get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.objective import LeastSquares, Posterior
 from deceptron.solve.progress import progress_callback
@@ -36,6 +37,8 @@ def solve(
     *,
     method: str | Method = "guarded",
     forward: RowMap | None = None,
+    differentiable: bool | None = None,
+    surrogate_steps: int = 0,
     x0: Tensor | None = None,
     bounds: Bounds | None = None,
     noise_std: float | Tensor | None = None,
@@ -62,6 +65,14 @@ def solve(
         method: a name (see ``dc.methods.METHODS``) or a ``Method`` with your own settings.
         forward: replaces ``pair.f`` in the objective, for example by the true simulator. Takes
             latents, returns physical units.
+        differentiable: False if ``forward`` gives values only: NumPy code, an external program. It
+            is then called with plain tensors, may return any array, and is never differentiated.
+            Guarded combines trial evaluations along directions that g and the pair's f suggest;
+            other methods take the derivatives of the pair's f. Either way a row never ends worse
+            than it began, but need not end at a stationary point. By default True, or what the
+            problem says whose ``simulate`` it is.
+        surrogate_steps: with ``forward``, take up to so many steps on the pair's f first. Its
+            evaluations are counted apart, as ``cost.surrogate``.
         x0: where to start; the default is the method's (guarded: g(y); most others: zero),
             projected on the bounds.
         bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
@@ -103,6 +114,32 @@ def solve(
     y_shape = tuple(y.shape[1:])
     if tau is not None:
         check_range("tau", tau, low=0, open_low=True)
+    opaque = _is_opaque(forward, differentiable, pair, chosen)
+    warm = None
+    if check_count("surrogate_steps", surrogate_steps, low=0):
+        if forward is None:
+            raise ConfigError(
+                "surrogate_steps needs forward=...: without one every step is on the surrogate; "
+                f"got {surrogate_steps}"
+            )
+        warm = solve(
+            pair,
+            y,
+            method=chosen,
+            x0=x0,
+            bounds=bounds,
+            noise_std=noise_std,
+            prior=prior,
+            tau=tau,
+            max_iterations=surrogate_steps,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            gradient_tolerance=gradient_tolerance,
+            history=False,
+        )
+        x0 = warm.x
+    if opaque:
+        chosen = by_values(chosen)
     own_rule = tolerance is not None or relative_tolerance is not None
     if noise_std is None and chosen.assumes_noise and not own_rule:
         noise_std = getattr(pair, "noise_std", None)
@@ -122,12 +159,14 @@ def solve(
 
     maps = (pair, f, g, forward, getattr(pair, "wiener", None))
     started = time.perf_counter()
-    with torch.inference_mode(False), torch.no_grad(), _evaluation_mode(*maps):
+    with torch.inference_mode(False), torch.no_grad(), evaluation_mode(*maps):
         target = y.detach().clone()
         if scaler is not None:
             target = scaler.normalise(target).to(y.dtype)
-            if forward is not None:
-                forward = _normalised(forward, scaler, y.dtype)
+        if forward is not None:
+            if opaque:
+                forward = _opaque(forward)
+            forward = _normalised(forward, scaler or Scaler(), y.dtype)
         start = _start(pair, chosen, target, x0, g, prior)
         x_shape = tuple(start.shape[1:])
         box = None
@@ -142,10 +181,19 @@ def solve(
         tally = Tally(len(y), y.device)
         objective = _objective(noise, surrogate_error, prior, x_shape, target)
         model = Model(
-            forward or f, g, x_shape=x_shape, y_shape=y_shape, tally=tally, objective=objective
+            forward or f,
+            g,
+            x_shape=x_shape,
+            y_shape=y_shape,
+            tally=tally,
+            objective=objective,
+            surrogate=f if opaque else None,
         )
         if chosen.start in ("reverse", "finite reverse") and x0 is None:
             model.charge("g")
+        if warm is not None:
+            for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
+                model.charge(kind, spent)
         descent = chosen.descent(x_flat.shape[1])
         recorder = None
         if history:
@@ -298,6 +346,28 @@ def _normalised(forward: RowMap, scaler: Scaler, dtype: torch.dtype) -> RowMap:
     return lambda x: scaler.normalise(forward(x)).to(dtype)
 
 
+def _is_opaque(
+    forward: RowMap | None, differentiable: bool | None, pair: object, method: Method
+) -> bool:
+    """Whether only values of ``forward`` can be had; a problem's simulator says so itself."""
+    if differentiable is None:
+        differentiable = getattr(getattr(forward, "__self__", None), "differentiable", True)
+    if differentiable:
+        return False
+    if forward is None:
+        raise ConfigError("differentiable=False is about forward=..., which is not given")
+    if not isinstance(pair, Pair) and not method.direct:
+        raise ConfigError(
+            "differentiable=False needs a pair whose f lends its derivatives; got a bare callable"
+        )
+    return True
+
+
+def _opaque(forward: Callable[[Tensor], Any]) -> RowMap:
+    """Plain values in, rows of any array type out."""
+    return lambda x: torch.as_tensor(forward(x.detach())).to(x)
+
+
 def _start(
     pair: object,
     method: Method,
@@ -347,17 +417,3 @@ def _reverse_rows(name: str, reverse: RowMap, target: Tensor) -> Tensor:
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ShapeError(f"{name} must return one row of x for each row of y; it returned {got}")
     return x.detach()
-
-
-@contextmanager
-def _evaluation_mode(*maps: object) -> Iterator[None]:
-    """Dropout or batch statistics would let one row disturb another."""
-    tops = (m for m in maps if isinstance(m, nn.Module))
-    training = [module for top in tops for module in top.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -99,10 +99,6 @@ class ConjugateGradients:
         assert isinstance(factors, Free)
         objective = model.objective
         rows = len(point.x)
-        # The graph that the products run over costs a forward and a backward pass. Rebuilding it
-        # for a smaller company is not charged: a row's count must not depend on its neighbours.
-        model.charge("f")
-        model.charge("vjp")
         jacobian = model.linearise(point.x)
         # s = -w (J d + r); z is minus the gradient of the quadratic. At d = 0 the point carries
         # it, elsewhere it costs a vjp.
@@ -137,7 +133,8 @@ class ConjugateGradients:
                 step_out[solved.index] = solved.d
                 solved = solved.take(live)
                 gamma, goal, going = gamma[live], goal[live], going[live]
-                jacobian = model.linearise(solved.x)
+                # A row's count must not depend on its neighbours.
+                jacobian = model.linearise(solved.x, charged=False)
             steps[solved.index] += going
             q = objective.weigh(jacobian.jvp(solved.p))
             stiffness = objective.stiffness + solved.damping[:, 0]

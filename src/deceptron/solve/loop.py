@@ -180,12 +180,12 @@ class Loop:
         if self.recorder is not None:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
-        reason = self._settle(number, trial, accept, reason)
+        little = None
         if self.stopping.progress is not None:
             little = point.misfit - self.point.misfit < self.stopping.progress * point.misfit
             if proposal.provisional is not None:
                 little = little & ~proposal.provisional
-            reason = _mark(reason, accept & little, Reason.NO_PROGRESS)
+        reason = self._settle(number, trial, accept, reason, little)
         self._finish_pass(number, accept, reason)
 
     def _settle(
@@ -194,13 +194,18 @@ class Loop:
         trial: Trial,
         moved: Bool[Tensor, " B"],
         reason: Int[Tensor, " B"] | None,
+        little: Bool[Tensor, " B"] | None = None,
     ) -> Int[Tensor, " B"] | None:
-        """Stop the moved rows that are done; give a gradient to those that go on."""
+        """Stop the moved rows that are done, or whose step did ``little``; give a gradient to those
+        that go on.
+        """
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
             first = (live.first_fit * (2 / live.target.shape[1])).sqrt()
             for rule, met in stopping.residual_rules(self.point.residual, first):
                 reason = _mark(reason, met & moved, rule)
+        if little is not None:
+            reason = _mark(reason, little & moved, Reason.NO_PROGRESS)
 
         small_enough = stopping.gradient_tolerance
         wanted = moved if reason is None else moved & (reason == RUNNING)

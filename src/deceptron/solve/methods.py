@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
+from deceptron.solve.descents.by_values import ByValues
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
 from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS
@@ -15,7 +16,8 @@ from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
 from deceptron.solve.linear import ConjugateGradients, Dense, LinearSolver
 from deceptron.solve.protocols import Descent, Search
-from deceptron.solve.searches import AdaptiveDamping, Armijo, Wolfe
+from deceptron.solve.searches import AdaptiveDamping, Armijo, Decrease, Wolfe
+from deceptron.solve.span import Directions
 
 Linear = Literal["auto", "cg", "dense"]
 
@@ -34,7 +36,8 @@ class Method:
     ``assumes_noise`` the noise that the pair was trained for is the default. Where the noise is
     known, a step that lowers the misfit by less than the share ``progress`` is a row's last.
     ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
-    differs from row to row, and twice its RMS covers most rows.
+    differs from row to row, and twice its RMS covers most rows. ``secants`` are the directions that
+    it tries where the forward map has no derivatives; without them it takes the surrogate's.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Method:
     max_iterations: int = 200
     gradient_tolerance: float | None = None
     progress: float | None = None
+    secants: Directions | None = None
     surrogate_margin: float = 1.0
 
 
@@ -86,6 +90,7 @@ def d_ipg_tangent(search: Armijo | None = None) -> Method:
 def guarded(
     *,
     quality: float = 0.5,
+    directions: Directions | None = None,
     cg_steps: int = 20,
     cg_tolerance: float = 0.05,
     progress: float | None = 0.02,
@@ -96,7 +101,8 @@ def guarded(
     Converges for any g: see ``solve/descents/guarded.py``.
     """
     linear = ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True)
-    descent = Guarded(linear, quality)
+    directions = directions or Directions()
+    descent = Guarded(linear, directions, quality)
     return Method(
         name="guarded",
         descent=lambda n: descent,
@@ -106,7 +112,27 @@ def guarded(
         assumes_noise=True,
         max_iterations=50,
         progress=progress,
+        # Where there is no rung below them, half as much pays.
+        secants=replace(directions, pays=directions.pays / 2),
         surrogate_margin=2.0,
+    )
+
+
+def by_values(method: Method) -> Method:
+    """The same for a forward map without derivatives, which can tell no stationary point.
+
+    A step costs up to a dozen evaluations, so one that gains little is the last sooner.
+    """
+    if method.secants is None:
+        return replace(method, gradient_tolerance=0.0)
+    descent = ByValues(method.secants)
+    return replace(
+        method,
+        descent=lambda n: descent,
+        search=Decrease(),
+        max_iterations=10,
+        gradient_tolerance=0.0,
+        progress=0.05,
     )
 
 

@@ -37,7 +37,7 @@ class Point(RowData):
         return (self.fit * (2 / self.r.shape[1])).sqrt()
 
 
-KINDS = ("f", "g", "jvp", "vjp", "linear_steps")
+KINDS = ("f", "g", "jvp", "vjp", "surrogate", "linear_steps")
 
 
 class Tally:
@@ -65,8 +65,8 @@ class Tally:
         return self._own[kind] + self._common[kind]
 
     def evaluations(self) -> Int[Tensor, " B"]:
-        """f, g, jvp and vjp of the live rows, counted alike."""
-        return sum((self.counts(kind) for kind in KINDS[:4]), torch.zeros_like(self._own["f"]))
+        """All that the live rows asked of a map, counted alike."""
+        return sum((self.counts(kind) for kind in KINDS[:-1]), torch.zeros_like(self._own["f"]))
 
     def keep(self, index: Int[Tensor, " k"]) -> None:
         """Only the rows at ``index`` stay."""
@@ -77,16 +77,21 @@ class Tally:
 class Trial:
     """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
 
-    ``point.gradient`` is empty until somebody asks for ``Model.gradient``.
+    ``point.gradient`` is empty until somebody asks for ``Model.gradient``. Where a surrogate gives
+    the derivatives there is no graph to hold yet.
     """
 
     point: Point
     leaf: Tensor
-    output: Tensor
+    output: Tensor | None
 
 
 class Model:
-    """f and g on flat rows. ``at(rows)`` charges the evaluations of a sub-batch to those rows."""
+    """f and g on flat rows. ``at(rows)`` charges the evaluations of a sub-batch to those rows.
+
+    With a ``surrogate``, f is only ever evaluated, and every derivative is the surrogate's: at x
+    the gradient is J_surrogate(x)' (f(x) - y*). What the surrogate is asked for is counted apart.
+    """
 
     def __init__(
         self,
@@ -97,8 +102,9 @@ class Model:
         y_shape: tuple[int, ...],
         tally: Tally,
         objective: LeastSquares | None = None,
+        surrogate: RowMap | None = None,
     ) -> None:
-        self._f, self._g = f, g
+        self._f, self._g, self._surrogate = f, g, surrogate
         self.x_shape, self.y_shape = x_shape, y_shape
         self.tally = tally
         self.objective = objective or LeastSquares()
@@ -113,21 +119,28 @@ class Model:
             y_shape=self.y_shape,
             tally=self.tally,
             objective=self.objective,
+            surrogate=self._surrogate,
         )
         other._rows = rows if self._rows is None else self._rows[rows]
         return other
 
     def charge(self, kind: str, amount: int | Tensor = 1) -> None:
         """Add to the count ``kind`` of every row of this (sub-)batch."""
+        if self._surrogate is not None and kind in ("jvp", "vjp"):
+            kind = "surrogate"
         self.tally.charge(kind, amount, self._rows)
 
     def evaluate(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Trial:
         """f at ``x``, keeping the graph for a later vjp."""
         self.charge("f")
-        with torch.enable_grad():
-            leaf = x.detach().requires_grad_()
-            output = self._flat_f(leaf)
-        y = output.detach()
+        leaf, output = x.detach(), None
+        if self._surrogate is not None:
+            y = self._rows_of_y(self._f, leaf).detach()
+        else:
+            with torch.enable_grad():
+                leaf = leaf.requires_grad_()
+                output = self._rows_of_y(self._f, leaf)
+            y = output.detach()
         r = y - target
         fit = self.objective.fit(r)
         point = Point(x, y, r, fit, self.objective.value(x, fit), gradient=x.new_empty(0))
@@ -137,14 +150,24 @@ class Model:
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B n"]:
         """Of the objective at the trial's point, charged to the ``wanted`` rows (default: all)."""
-        if not trial.output.requires_grad:
+        amount = 1 if wanted is None else wanted.to(torch.int64)
+        leaf, output = trial.leaf, trial.output
+        if self._surrogate is not None:
+            self.charge("surrogate", amount)
+            with torch.enable_grad():
+                leaf = leaf.requires_grad_()
+                output = self._rows_of_y(self._surrogate, leaf)
+        assert output is not None
+        if not output.requires_grad:
             raise ConfigError(
                 "f must be differentiable by torch for this method: its output carries no graph "
-                "(a NumPy or external simulator?). One-shot and wiener need no derivatives"
+                "(a NumPy or external simulator?). Pass it as forward=... with "
+                "differentiable=False, and a pair whose f lends its derivatives; one-shot and "
+                "wiener need none"
             )
-        self.charge("vjp", 1 if wanted is None else wanted.to(torch.int64))
+        self.charge("vjp", amount)
         weigh = self.objective.weigh
-        gradient = pull_back(trial.output, trial.leaf, weigh(weigh(trial.point.r)))
+        gradient = pull_back(output, leaf, weigh(weigh(trial.point.r)))
         pull = self.objective.pull(trial.point.x)
         return gradient if pull is None else gradient + pull
 
@@ -161,21 +184,36 @@ class Model:
     def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
         """J_f(x) times a direction."""
         self.charge("jvp")
-        return jvp(self._flat_f, x, tangent)[1]
+        return jvp(self._differentiable, x, tangent)[1]
 
-    def linearise(self, x: Float[Tensor, "B n"]) -> Linearisation:
-        """J_f(x) for repeated products. Nothing is charged: rows finish one by one, and the caller
-        knows whom a product serves.
+    def image(self, point: Point, d: Float[Tensor, "B n"]) -> Float[Tensor, "B m"]:
+        """J_f(x) d; of an f without derivatives the secant f(x + d) - f(x), which ``d`` spans."""
+        if self._surrogate is None:
+            return self.f_jvp(point.x, d)
+        self.charge("f")
+        return self._rows_of_y(self._f, point.x + d).detach() - point.y
+
+    def linearise(self, x: Float[Tensor, "B n"], *, charged: bool = True) -> Linearisation:
+        """J_f(x) for repeated products, for the price of a forward and a backward pass.
+
+        The products are not charged: rows finish one by one, and the caller knows whom a product
+        serves.
         """
-        return Linearisation(self._flat_f, x)
+        if charged:
+            self.charge("f" if self._surrogate is None else "surrogate")
+            self.charge("vjp")
+        return Linearisation(self._differentiable, x)
 
     def f_jacobian(self, x: Float[Tensor, "B n"]) -> Float[Tensor, "B m n"]:
         """Dense J_f, charged as n jvps a row."""
         self.charge("jvp", x.shape[1])
-        return dense_jacobian(self._flat_f, x)
+        return dense_jacobian(self._differentiable, x)
 
-    def _flat_f(self, x: Tensor) -> Tensor:
-        y = self._f(x.reshape(-1, *self.x_shape))
+    def _differentiable(self, x: Tensor) -> Tensor:
+        return self._rows_of_y(self._f if self._surrogate is None else self._surrogate, x)
+
+    def _rows_of_y(self, f: RowMap, x: Tensor) -> Tensor:
+        y = f(x.reshape(-1, *self.x_shape))
         if y.shape[1:] != self.y_shape or y.shape[0] != x.shape[0]:
             raise ShapeError(
                 f"f must map {tuple(x.shape[:1]) + self.x_shape} to rows of y's shape "

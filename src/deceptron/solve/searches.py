@@ -79,6 +79,36 @@ class Armijo:
 
 
 @dataclass(frozen=True)
+class Decrease:
+    """Accept any decrease beyond round-off; else shrink the scale. Asks for no derivative."""
+
+    shrink: float = 0.5
+    max_backtracks: int = 4
+
+    needs_trial_gradient = False
+
+    def __post_init__(self) -> None:
+        check_range(
+            "Decrease(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True
+        )
+        check_count("Decrease(max_backtracks=...)", self.max_backtracks, low=0)
+
+    def start(self, model: Model, point: Point) -> SearchState:
+        """Full step, no trials yet."""
+        one = torch.ones_like(point.misfit)
+        return SearchState(one, torch.zeros_like(one, dtype=torch.int64))
+
+    def judge(
+        self, point: Point, trial: Point, step: Step, state: SearchState
+    ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
+        """Compare the misfits."""
+        accept = trial.misfit < point.misfit - _round_off(point.misfit)
+        give_up = ~accept & (state.trials >= self.max_backtracks)
+        scale = torch.where(accept, 1.0, self.shrink * state.scale)
+        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
+
+
+@dataclass(frozen=True)
 class WolfeState(SearchState):
     """The bracket: ``low`` satisfies Armijo; ``high``, if finite, does not."""
 
@@ -203,8 +233,7 @@ class AdaptiveDamping:
         direction = model.objective.precondition(point.gradient)
         length = dot(point.gradient, direction).sqrt()
         direction = direction / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None]
-        for kind in ("f", "vjp", "jvp"):
-            model.charge(kind)
+        model.charge("jvp")
         q = model.objective.weigh(model.linearise(point.x).jvp(direction))
         rayleigh = dot(q, q)
         usable = rayleigh.isfinite() & (rayleigh > 0)

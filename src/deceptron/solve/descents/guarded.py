@@ -2,20 +2,26 @@
 
 At each accepted point, and for each row on its own:
 
-1. *learned*: p = -J_g(y_t) r_t, projected on the box. One jvp, q = J p, gives the best scale along
-   p and the share of the residual that the linearised problem would keep. Taken if that share is
-   small, or if it brings the linearised residual down to the noise. After a learned step that did
-   leave so little, the next one is taken without the jvp.
+1. *learned*: the best step in the span of a few directions that g makes of the residual
+   (``solve/span.py``): p = -J_g(y_t) r_t first, whose image J p, one jvp, gives its best length and
+   the share of the residual that the linearised problem would keep. Taken if that share is small,
+   or if the linearised residual is down to the noise. After a single direction that did leave so
+   little, the next one is taken at the length that was right for it, without the jvp.
 2. *newton*: CG on the linearised problem, started from the learned step, stopped at the noise.
 3. *gradient*: the projected gradient, as long as its quadratic model says.
 
 **Why it converges for any g.** Let d be the step to x~ = P(x + p) and w = x - P(x - grad) the
 projected gradient. A rung's d is used only if ``-<grad, d> >= angle |w| |d|`` and
-``|d| >= shortest |w|``. With Armijo backtracking along the feasible d and a Lipschitz gradient,
-each accepted step then lowers the misfit by at least a constant times |w|^2; a misfit that is
-bounded below can be lowered only finitely often by more than any such amount, so |w| -> 0. The
-projected gradient satisfies both tests by construction. Nothing is asked of g: where it returns
+``|d| >= shortest |w|``. If the gradient has Lipschitz constant L, Armijo's test with constant c
+holds along the feasible d at every scale up to ``2 (1 - c) angle |w| / (L |d|)``, so halving ends
+there or above, and an accepted step lowers the misfit by at least a constant times |w|^2. A misfit
+that is bounded below can be lowered only finitely often by more than any such amount, so |w| -> 0.
+The projected gradient satisfies both tests by construction. Nothing is asked of g: where it returns
 NaN, noise or zero, the row is on the lower rungs.
+
+The proof lets the search halve for as long as it takes. The code stops after ``max_backtracks`` =
+30, a scale of 1e-9: a row that needs less, one with ``|d| > 1e9 angle |w| / L``, ends as
+NO_ACCEPTED_TRIAL where it stands. In float32 that is below what the misfit can resolve.
 """
 
 from __future__ import annotations
@@ -32,11 +38,9 @@ from deceptron.solve.linear import ConjugateGradients, Start
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
 from deceptron.solve.rows import RowData, dot, norm
+from deceptron.solve.span import Directions, Span, feasible, learned_pull
 
 LEARNED, NEWTON, GRADIENT = range(3)
-
-# The learned step may be lengthened by this much if its linearisation asks for it.
-LONGEST = 4.0
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,7 @@ class Rung(RowData):
     learned: Bool[Tensor, " B"]  # whether the learned step is still worth asking for
     misfit: Float[Tensor, " B"]
     promised: Float[Tensor, " B"]
-
-
-@dataclass(frozen=True)
-class _Learned(RowData):
-    """A learned step at its best scale, its image, and the share of the misfit it would leave."""
-
-    d: Float[Tensor, "B n"]
-    image: Float[Tensor, "B m"]
-    left: Float[Tensor, " B"]
+    scale: Float[Tensor, " B"]  # of a single learned direction; 0 where there were more or none
 
 
 @dataclass(frozen=True)
@@ -67,6 +63,7 @@ class Guarded:
     """
 
     linear: ConjugateGradients
+    directions: Directions
     quality: float = 0.5
     trust: float = 0.25
     angle: float = 1e-4
@@ -82,83 +79,50 @@ class Guarded:
 
     def prepare(self, model: Model, point: Point, state: Rung | None, box: Box | None) -> Rung:
         """Climb down the ladder until every row has a direction that passes the tests."""
-        asking, proven = torch.ones_like(point.misfit, dtype=torch.bool), None
+        asking = torch.ones_like(point.misfit, dtype=torch.bool)
+        proven, scale = torch.zeros_like(asking), torch.zeros_like(point.misfit)
         if state is not None:
             last = state.rule == LEARNED
             kept = state.misfit - point.misfit >= self.trust * state.promised
             asking = state.learned & (kept | ~last)
-            proven = last & (point.misfit <= self.quality**2 * state.misfit)
-        learned = self._learned(model, point, box, asking, proven)
-        asking = asking & (learned.left < 1)
-        direction = _feasible(point.x, learned.d, box)
+            proven = asking & last & (point.misfit <= self.quality**2 * state.misfit)
+            proven, scale = proven & (state.scale > 0), state.scale
+        span = self.directions.span(model, point, box, (learned_pull,), asking & ~proven)
+        left = span.left(point)
+        asking = asking & (proven | (left < 1))
+        good = (left <= self.quality) | model.objective.only_noise(
+            model.objective.weigh(point.r + span.image)
+        )
+        direction = span.d
+        rows = proven.nonzero().flatten()
+        if len(rows):
+            part = point.take(rows)
+            pulled = scale[rows, None] * learned_pull(model.at(rows), part, part.r)
+            direction = direction.index_copy(0, rows, pulled)
+        direction = feasible(point.x, direction, box)
+        good = asking & (good | proven) & self._descends(point, direction, box)
         rule = torch.full_like(asking, LEARNED, dtype=torch.int64)
+        scale = torch.where(proven, scale, span.scale)
 
-        good = learned.left <= self.quality
-        good = good | model.objective.only_noise(model.objective.weigh(point.r + learned.image))
-        good = asking & good & self._descends(point, direction, box)
         rest = (~good).nonzero().flatten()
         if len(rest):
             direction, rule = direction.clone(), rule.index_fill(0, rest, NEWTON)
-            direction[rest] = self._newton(
-                model.at(rest), point.take(rest), learned.take(rest), box
-            )
-        direction = _feasible(point.x, direction, box)
+            direction[rest] = self._newton(model.at(rest), point.take(rest), span.take(rest), box)
+        direction = feasible(point.x, direction, box)
         bad = (~self._descends(point, direction, box)).nonzero().flatten()
         if len(bad):
             direction, rule = direction.clone(), rule.index_fill(0, bad, GRADIENT)
             direction[bad] = self._steepest(model.at(bad), point.take(bad), box)
         promised = -0.5 * dot(point.gradient, direction)
-        return Rung(direction, rule, asking, point.misfit, promised)
+        return Rung(direction, rule, asking, point.misfit, promised, scale)
 
     def propose(self, model: Model, point: Point, state: Rung, scale: Tensor) -> Proposal:
         """Backtrack along the feasible direction."""
         x = torch.addcmul(point.x, scale[:, None], state.direction)
         return Proposal(x, rule=state.rule, provisional=state.rule == LEARNED)
 
-    def _learned(
-        self,
-        model: Model,
-        point: Point,
-        box: Box | None,
-        asking: Bool[Tensor, " B"],
-        proven: Bool[Tensor, " B"] | None,
-    ) -> _Learned:
-        """The learned step of the rows that ask; nothing, at no cost, for the others."""
-        learned = _Learned(
-            torch.zeros_like(point.x),
-            torch.zeros_like(point.r),
-            torch.full_like(point.misfit, torch.inf),
-        )
-        unproven = asking if proven is None else asking & ~proven
-        rows = unproven.nonzero().flatten()
-        if len(rows):
-            measured = self._measured(model.at(rows), point.take(rows), box)
-            learned = learned.put(rows, measured)
-        rows = (asking & ~unproven).nonzero().flatten()
-        if len(rows):
-            step = _pulled_back(model.at(rows), point.take(rows), box)
-            good = torch.zeros_like(step[:, 0])
-            learned = learned.put(rows, _Learned(step, torch.zeros_like(point.r[rows]), good))
-        return learned
-
-    def _measured(self, model: Model, point: Point, box: Box | None) -> _Learned:
-        p = _pulled_back(model, point, box)
-        q = model.f_jvp(point.x, p)
-        slope, objective = dot(point.gradient, p), model.objective
-        curvature = dot(objective.weigh(q), objective.weigh(q))
-        curvature = curvature + objective.stiffness * dot(p, objective.metric(p))
-        scale = (-slope / curvature).nan_to_num(0.0, 0.0, 0.0).clamp(0.0, LONGEST)
-        model_misfit = point.misfit + scale * (slope + 0.5 * scale * curvature)
-        left = (model_misfit / point.misfit).clamp_min(0.0).sqrt()
-        left = torch.where((scale > 0) & left.isfinite(), left, torch.inf)
-        usable = left.isfinite()[:, None]
-        scale = scale[:, None]
-        return _Learned(
-            torch.where(usable, scale * p, 0.0), torch.where(usable, scale * q, 0.0), left
-        )
-
     def _newton(
-        self, model: Model, point: Point, learned: _Learned, box: Box | None
+        self, model: Model, point: Point, learned: Span, box: Box | None
     ) -> Float[Tensor, "B n"]:
         factors = self.linear.factor(model, point, box)
         start = Start(learned.d, learned.image)
@@ -185,18 +149,6 @@ class Guarded:
         return _ahead(point, scale.clamp(self.shortest, 1 / self.angle)[:, None], box) - point.x
 
 
-def _pulled_back(model: Model, point: Point, box: Box | None) -> Float[Tensor, "B n"]:
-    p = -model.g_jvp(point.y, point.r)
-    return _feasible(point.x, torch.where(p.isfinite().all(1)[:, None], p, 0.0), box)
-
-
 def _ahead(point: Point, scale: float | Tensor, box: Box | None) -> Float[Tensor, "B n"]:
     x = point.x - scale * point.gradient
     return x if box is None else box.project(x)
-
-
-def _feasible(
-    x: Float[Tensor, "B n"], step: Float[Tensor, "B n"], box: Box | None
-) -> Float[Tensor, "B n"]:
-    """The step that ends in the box; every shorter one does too."""
-    return step if box is None else box.project(x + step) - x
