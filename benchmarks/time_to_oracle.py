@@ -53,6 +53,8 @@ class Watch:
     def __call__(self, number: int, snapshot: Snapshot) -> bool:
         looked = time.process_time()
         moved = snapshot.accepted
+        if not bool(moved.any()):
+            return False
         rows = snapshot.rows[moved]
         left = residual(self.problem, self.pair, snapshot.x[moved], self.y[rows])
         there = left <= self.goal[rows]

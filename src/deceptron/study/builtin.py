@@ -52,7 +52,7 @@ def quick() -> Study:
                 instances=2,
                 max_iterations=2,
             ),
-            Block(methods=("guarded-prior", *_COLD), instances=2, max_iterations=2),
+            Block(methods=("guarded-prior", *_COLD), instances=2, max_iterations=1),
             Block(
                 problems=(PROBE_PROBLEM,),
                 models=_PROBES,
