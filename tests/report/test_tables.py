@@ -14,6 +14,7 @@ import pytest
 from deceptron.report.findings import findings
 from deceptron.report.index import Index
 from deceptron.report.tables import TABLES, to_csv, to_markdown
+from deceptron.report.tables.budget import equal_evaluations
 from deceptron.report.tables.methods import methods
 from deceptron.report.words import grounds
 from deceptron.study.records import Records
@@ -157,6 +158,18 @@ def test_equal_evaluations_stays_within_the_budget(tables, records):
     )
     last = steps.sort_values("step").groupby("instance")["rmse"].last()
     assert found["rmse_30"] == pytest.approx(last.mean(), rel=1e-5)
+
+
+def test_an_error_that_is_no_number_does_not_hide_the_others_of_a_budget(records):
+    own = (records.steps["problem"] == "heat-1d") & (records.steps["method"] == "gd")
+    lost = own & (records.steps["instance"] == 2) & (records.steps["step"] > 0)
+    broken = replace(records, steps=records.steps.assign(rmse=records.steps["rmse"].mask(lost)))
+    found = line(equal_evaluations(Index(broken)), problem="heat-1d", method="gd")
+    steps = records.steps[own].query(
+        "model == 'standard' and seed == 7 and set == 'test' and evaluations <= 30"
+    )
+    last = steps.sort_values("step").groupby("instance")["rmse"].last()
+    assert found["rmse_30"] == pytest.approx(last.drop(2).mean(), rel=1e-5)
 
 
 def test_operations_are_counted(tables, records):

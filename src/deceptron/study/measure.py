@@ -57,8 +57,8 @@ def measure(
     return Measurement(
         label,
         solution,
-        rmse=_rms(solution.x - x),
-        true_residual=_rms((simulate(problem, solution.x) - y) / problem.noise_std),
+        rmse=rms(solution.x - x),
+        true_residual=rms((simulate(problem, solution.x) - y) / problem.noise_std),
     )
 
 
@@ -68,5 +68,6 @@ def simulate(problem: Problem, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"
         return torch.cat([problem.simulate(rows) for rows in x.split(CHUNK)])
 
 
-def _rms(rows: Tensor) -> Tensor:
+def rms(rows: Float[Tensor, "B *x"]) -> Float[Tensor, " B"]:
+    """Root mean square of each row."""
     return rows.flatten(1).square().mean(1).sqrt()

@@ -23,12 +23,11 @@ from torch import Generator, nn
 
 from deceptron.core.errors import CheckpointError, DeceptronError
 from deceptron.geometry import noise_aware_rjcp, rjcp
-from deceptron.maps import Deceptron, Wiener, load, shipped
-from deceptron.problems import Problem
+from deceptron.maps import Deceptron, load, shipped
 from deceptron.study import data
 from deceptron.study.cell import ModelKey
 from deceptron.study.measure import measure, simulate
-from deceptron.study.quality import LEAST_NOISE, surrogate_error
+from deceptron.study.quality import linear_estimate, surrogate_error
 from deceptron.study.solving import RJCP_PROBES
 from deceptron.train import recipe, train
 
@@ -66,7 +65,8 @@ class Provider:
     def _linear(self, key: ModelKey, pair: Deceptron) -> nn.Module | None:
         """The ridge estimate belongs to the data: pairs trained on the same rows share it."""
         if key.model == "standard":
-            return _wiener(pair, data.problem(key.problem), key.seed)
+            problem = data.problem(key.problem)
+            return linear_estimate(problem, problem.dataset(key.seed).train, pair.scaler)
         try:
             other, _ = self.pair(replace(key, model="standard"))
         except Exception:  # what is wrong with the other pair is said where that pair is used
@@ -166,9 +166,3 @@ def _checked(pair: Deceptron, path: Path, key: ModelKey) -> Deceptron:
 
 def _probes(key: ModelKey) -> int:
     return int(key.model.rpartition("-")[2])
-
-
-def _wiener(pair: Deceptron, problem: Problem, seed: int) -> Wiener:
-    rows = problem.dataset(seed).train
-    noise = torch.as_tensor(problem.noise_std) / pair.scaler.scale
-    return Wiener.fit(rows.x, pair.scaler.normalise(rows.y), noise_std=noise.clamp_min(LEAST_NOISE))

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core.scaler import Scaler
 from deceptron.geometry import rjcp
 from deceptron.maps import Deceptron, Wiener
-from deceptron.problems import Dataset, Problem
+from deceptron.problems import Dataset, Problem, Split
 from deceptron.study.measure import CHUNK, Measurement, measure, simulate
 
 # The ridge needs some variance even where a sensor is nearly noise-free.
@@ -45,13 +46,7 @@ def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
         pair.g,
         scaler=data.scaler,
         bounds=problem.bounds,
-        wiener=Wiener.fit(
-            data.train.x,
-            data.scaler.normalise(data.train.y),
-            noise_std=(torch.as_tensor(problem.noise_std) / data.scaler.scale).clamp_min(
-                LEAST_NOISE
-            ),
-        ),
+        wiener=linear_estimate(problem, data.train, data.scaler),
     )
     measurements = {
         "wiener": measure(linear, problem, x, y, label="wiener", method="wiener"),
@@ -70,6 +65,12 @@ def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
     few = x[:64]  # RJCP varies little between rows; jvps are the slow part
     composition = rjcp(pair, few, generator=Generator().manual_seed(0)).mean()
     return Quality(measurements, surrogate_error(pair, problem, x), level, float(composition))
+
+
+def linear_estimate(problem: Problem, train: Split, scaler: Scaler) -> Wiener:
+    """The ridge from training pairs, which it scales as the networks do."""
+    noise = torch.as_tensor(problem.noise_std) / scaler.scale
+    return Wiener.fit(train.x, scaler.normalise(train.y), noise_std=noise.clamp_min(LEAST_NOISE))
 
 
 def surrogate_error(pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]) -> float:

@@ -21,7 +21,7 @@ from deceptron.problems import Problem, Split
 from deceptron.solve import solve
 from deceptron.solve.loop import Snapshot
 from deceptron.study.cell import Cell
-from deceptron.study.measure import simulate
+from deceptron.study.measure import rms, simulate
 from deceptron.study.methods import Solver, solver
 from deceptron.study.records import AXES, INSTANCES, STEPS
 
@@ -59,7 +59,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     instances = pd.concat([part.instances() for part in parts], ignore_index=True)
     steps = pd.concat([part.steps() for part in parts], ignore_index=True)
     predicted = pair.scaler.normalise(simulate(problem, answers)) - pair.scaler.normalise(y)
-    instances["true_residual"] = _numbers(_rms(predicted))
+    instances["true_residual"] = _numbers(rms(predicted))
     instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
     instances["rjcp"] = _composition(chosen, pair, answers)
     latency = _latency(chosen, pair, y, settings) if chosen.alone else None
@@ -100,7 +100,7 @@ class _Part:
                 "row": rows.numpy(),
                 "step": snapshot.iterations[moved].numpy(),
                 "residual": _numbers(snapshot.residual[moved]),
-                "rmse": _numbers(_rms(snapshot.x[moved] - self._x[rows])),
+                "rmse": _numbers(rms(snapshot.x[moved] - self._x[rows])),
                 "evaluations": _numbers(snapshot.evaluations[moved]),
             }
         )
@@ -140,7 +140,7 @@ class _Part:
                 "status": [Status(k).name for k in solution.status.tolist()],
                 "reason": [Reason(k).name for k in solution.reason.tolist()],
                 "iterations": solution.iterations.numpy(),
-                "rmse": _numbers(_rms(solution.x - self._x)),
+                "rmse": _numbers(rms(solution.x - self._x)),
                 "rmse_start": start["rmse"].reindex(rows).to_numpy(),
                 "residual": _numbers(solution.residual),
                 "residual_start": start["residual"].reindex(rows).to_numpy(),
@@ -194,10 +194,6 @@ def _composition(chosen: Solver, pair: Deceptron, x: Tensor) -> NDArray[np.float
             found = rjcp(pair, x[finite], probes=RJCP_PROBES, generator=generator)
             values[finite.numpy()] = _numbers(found)
     return values
-
-
-def _rms(rows: Tensor) -> Tensor:
-    return rows.flatten(1).square().mean(1).sqrt()
 
 
 def _numbers(values: Tensor) -> NDArray[np.float64]:

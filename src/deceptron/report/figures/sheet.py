@@ -141,7 +141,7 @@ def models_used(shelf: Shelf) -> str:
     """Which presets trained the pairs with and without JCP, in a sentence."""
     models = shelf.index.records.models
     words = []
-    for name in (shelf.family, f"{shelf.family}-plain"):
+    for name in shelf.models:
         rows = models[models["model"] == name]
         presets = {str(preset): set(part["problem"]) for preset, part in rows.groupby("preset")}
         if len(presets) == 1:

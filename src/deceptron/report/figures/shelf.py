@@ -28,9 +28,14 @@ class Shelf:
         """The same records, another family."""
         return replace(self, family=family)
 
+    @property
+    def models(self) -> tuple[str, str]:
+        """Names of the family's models, with JCP and without."""
+        return self.family, f"{self.family}-plain"
+
     def model(self, series: Series) -> str:
         """The name of the model that a series uses."""
-        return self.family if series.jcp else f"{self.family}-plain"
+        return self.models[0 if series.jcp else 1]
 
     def problems(self, series: Series, on: str = "test") -> list[str]:
         """Problems with records, in display order."""
@@ -90,8 +95,7 @@ class Shelf:
     def lost(self) -> int:
         """Instances of the family's models whose RMSE is not a number."""
         rows = self.index.records.instances
-        family = rows["model"].isin([self.family, f"{self.family}-plain"])
-        return int((family & rows["rmse"].isna()).sum())
+        return int((rows["model"].isin(self.models) & rows["rmse"].isna()).sum())
 
     def answers(self, problem: str, series: Series) -> NDArray[np.float32] | None:
         """Answers to the first test instances of the first seed; None if none were kept."""

@@ -49,9 +49,7 @@ def equal_evaluations(index: Index) -> Table:
 
 def _spent(found: pd.DataFrame, steps: pd.DataFrame, budget: int) -> pd.Series:
     """RMSE of each instance at its last point within the budget; NaN for all if any has none."""
-    if steps.empty:
-        reached = found["rmse"].where(found["evaluations"] <= budget)
-    else:
-        within = steps[steps["evaluations"] <= budget].sort_values("step")
-        reached = within.groupby("instance")["rmse"].last().reindex(found.index)
-    return reached if reached.notna().all() else reached * np.nan
+    within = steps[steps["evaluations"] <= budget].drop_duplicates("instance", keep="last")
+    if len(within) < len(found):
+        return pd.Series(np.nan, found.index)
+    return within.set_index("instance")["rmse"]

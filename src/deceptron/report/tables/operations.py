@@ -8,6 +8,7 @@ from deceptron.report.index import Index
 from deceptron.report.tables.table import Cell, Column, Count, Table
 from deceptron.report.tables.view import View
 from deceptron.report.words import grounds, simulator_evaluations
+from deceptron.study.methods import SOLVERS
 
 COUNTERS = ("f", "g", "jvp", "vjp", "linear_steps", "evaluations")
 
@@ -74,4 +75,4 @@ def _operation(method: str) -> str:
     if method in _OPERATIONS:
         return _OPERATIONS[method]
     base = max((name for name in _OPERATIONS if method.startswith(name)), key=len, default="")
-    return _OPERATIONS.get(base, "")
+    return _OPERATIONS.get(base, "") + (", with the prior" if SOLVERS[method].prior else "")
