@@ -103,6 +103,7 @@ def test_settings_out_of_range() -> None:
         ({"clip": 0.0}, "clip"),
         ({"train_probes": 0}, "train_probes"),
         ({"probe_law": "uniform"}, "probe_law"),
+        ({"probe_map": "simulater"}, "probe_map"),
         ({"train_rows": 0}, "train_rows"),
         ({"jcp": "long"}, "jcp"),
         ({"build": 3}, "build"),

@@ -84,6 +84,27 @@ def test_reverse_losses_are_the_formulas() -> None:
         assert found[name] == (weight, pytest.approx(value.item(), rel=1e-9)), name
 
 
+def test_probes_can_go_through_the_simulator() -> None:
+    """The same penalty with the problem itself in the place of f, g asked at the real y."""
+    chosen = quick(train_probes=3, train_probe_rows=7, val_probe_rows=9, probe_map="simulator")
+    data = data_for(chosen)
+    f, g = maps(data)
+    objective = ReverseObjective(data, chosen, f, g, stage_number=CONTINUATION, jcp=True)
+    found, measured = terms(objective), objective.validate()
+
+    class Simulator(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return data.scaler.normalise(data.problem.simulate(x))
+
+    true = dc.Deceptron(Simulator(), g)
+    probes = {"probes": 3, "generator": stream(3, "probes", CONTINUATION, 0)}
+    wanted = dc.jcp(true, data.train.x[ROWS[:7]], **probes).item()
+    assert found["jcp"] == (0.1, pytest.approx(wanted, rel=1e-9))
+    assert wanted != pytest.approx(dc.jcp(dc.Deceptron(f, g), data.train.x[ROWS[:7]]).item())
+    rjcp = dc.rjcp(true, data.val.x[:9], probes=4, generator=stream(3, "val-probes")).mean()
+    assert measured["rjcp"] == pytest.approx(float(rjcp))
+
+
 def test_stabilisers_and_jcp_wait_for_stage_three() -> None:
     weights = Weights(cycle=0.3, jcp=0.7, bias_tie=0.1, composition=0.2)
     chosen = quick(weights=weights, noisy_pairs=False)

@@ -48,6 +48,10 @@ class TrainingData:
         std = torch.as_tensor(self.problem.noise_std).to(self.train.y)
         return (std / self.scaler.scale).broadcast_to(self.problem.y_shape)
 
+    def simulate(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
+        """The problem's own forward map, normalised."""
+        return self.scaler.normalise(self.problem.simulate(x)).to(x)
+
     def noisy(
         self,
         rows: Rows,

@@ -13,6 +13,7 @@ from torch.nn.functional import mse_loss
 
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import ConfigError
+from deceptron.core.protocols import RowMap
 from deceptron.geometry import draw_probes
 from deceptron.maps import MLP
 from deceptron.train.data import CHUNK, TrainingData, mapped
@@ -98,7 +99,16 @@ class ReverseObjective:
         self._guard_limit = guard_limit
         self._fx, self._val_fx = mapped(f, data.train.x), mapped(f, data.val.x)
         self._stabilisers = _stabilisers(recipe, f, g) if stage_number == CONTINUATION else []
-        self._probes = Probes(data, recipe, f)
+        real = recipe.probe_map == "simulator"
+        if real and not data.problem.differentiable:
+            raise ConfigError(
+                f"Recipe(probe_map='simulator') needs a differentiable one; {data.problem.name}'s "
+                "is not"
+            )
+        self._seen, self._val_seen = (
+            (data.train.y, data.val.y) if real else (self._fx, self._val_fx)
+        )
+        self._probes = Probes(data, recipe, data.simulate if real else f)
         self._val_probes = self._probes.for_validation()
         self._jcp = jcp and recipe.weights.jcp > 0
         if self._jcp and recipe.probe_bank:
@@ -133,7 +143,7 @@ class ReverseObjective:
             few = rows[: recipe.train_probe_rows]
             ratio = None if self._ratio is None else self._ratio[few]
             xi, tangents = self._probes.draw(few, ratio)
-            defect = composition_defect(g, self._fx[few], tangents, xi, ratio)
+            defect = composition_defect(g, self._seen[few], tangents, xi, ratio)
             found.append(("jcp", weights.jcp, defect.mean() / self._probes.variance))
         for name, weight, value in self._stabilisers:
             found.append((name, weight, value()))
@@ -156,7 +166,7 @@ class ReverseObjective:
             measured["val_pairs"] = float(mse_loss(mapped(g, self._data.val_noisy), val.x))
         xi, tangents = self._val_probes
         with torch.no_grad():
-            defect = composition_defect(g, self._val_fx[: len(xi)], tangents, xi)
+            defect = composition_defect(g, self._val_seen[: len(xi)], tangents, xi)
         measured["rjcp"] = float(defect.mean()) / self._probes.variance
         return measured
 
@@ -179,7 +189,7 @@ def state_error(recipe: Recipe, measured: Measured) -> float:
 class Probes:
     """Probes xi and their images J_f(x) xi, drawn for a batch or taken from a bank."""
 
-    def __init__(self, data: TrainingData, recipe: Recipe, f: nn.Module) -> None:
+    def __init__(self, data: TrainingData, recipe: Recipe, f: RowMap) -> None:
         self._data, self._recipe, self._f = data, recipe, f
         self._bank: tuple[Tensor, Tensor] | None = None
         # The prior's probes are small; divided by their variance, g = 0 scores 1 under every law.
@@ -245,19 +255,19 @@ class Probes:
 
 def composition_defect(
     g: nn.Module,
-    fx: Float[Tensor, "B *y"],
+    y: Float[Tensor, "B *y"],
     tangents: Float[Tensor, "B k *y"],
     xi: Float[Tensor, "B k *x"],
     ratio: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, "B k *x"]:
-    """``(J_g(f(x)) t - xi)^2`` for the tangents ``t`` of each row; one jvp through g."""
-    points = fx.repeat_interleave(xi.shape[1], dim=0)
+    """``(J_g(y) t - xi)^2`` for the tangents ``t`` of each row; one jvp through g."""
+    points = y.repeat_interleave(xi.shape[1], dim=0)
     levels = () if ratio is None else (ratio.repeat_interleave(xi.shape[1]),)
-    _, returned = jvp(lambda y: g(y, *levels), points, tangents.flatten(0, 1))
+    _, returned = jvp(lambda rows: g(rows, *levels), points, tangents.flatten(0, 1))
     return (returned.reshape(xi.shape) - xi).square()
 
 
-def _pushed(f: nn.Module, x: Tensor, xi: Tensor) -> Tensor:
+def _pushed(f: RowMap, x: Tensor, xi: Tensor) -> Tensor:
     points = x.repeat_interleave(xi.shape[1], dim=0)
     _, tangents = jvp(f, points, xi.flatten(0, 1))
     return tangents.reshape(*xi.shape[:2], *tangents.shape[1:])

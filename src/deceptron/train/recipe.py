@@ -24,6 +24,7 @@ Build: TypeAlias = Callable[..., tuple[nn.Module, nn.Module]]
 
 SCHEDULES = ("cosine", "one-cycle", "constant")
 PROBE_LAWS = ("rademacher", "normal", "prior")
+PROBE_MAPS = ("surrogate", "simulator")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,9 @@ class Recipe:
         probe_law: ``"rademacher"`` (the paper's), ``"normal"``, or ``"prior"`` for noise-aware
             JCP, ``|J_g (J_f xi + eta) - xi|^2 / E|xi|^2`` with xi from the prior covariance and
             eta the measurement noise.
+        probe_map: ``"surrogate"`` (the paper's) pushes probes through f and asks g at f(x);
+            ``"simulator"`` takes the problem's own Jacobian and y, which is the one to invert where
+            f errs by more than the noise.
         probe_bank: keep J_f xi of this many probes a training row, made once, and reuse them in
             every epoch; 0 draws fresh probes for every batch.
         cycle_noise: standard deviation of y~ about y, normalised units.
@@ -126,6 +130,7 @@ class Recipe:
     val_probes: int = 4
     val_probe_rows: int = 64
     probe_law: Literal["rademacher", "normal", "prior"] = "rademacher"
+    probe_map: Literal["surrogate", "simulator"] = "surrogate"
     probe_bank: int = 0
     cycle_noise: float = 0.02
     noisy_pairs: bool = False
@@ -155,6 +160,7 @@ class Recipe:
         check_count("Recipe(probe_bank=...)", self.probe_bank, low=0)
         check_count("Recipe(wiener_limit=...)", self.wiener_limit, low=0)
         check_choice("Recipe(probe_law=...)", self.probe_law, PROBE_LAWS)
+        check_choice("Recipe(probe_map=...)", self.probe_map, PROBE_MAPS)
         check_range("Recipe(cycle_noise=...)", self.cycle_noise, low=0.0)
         check_range("Recipe(weight_decay=...)", self.weight_decay, low=0.0)
         check_range("Recipe(selection_rjcp=...)", self.selection_rjcp, low=0.0)
