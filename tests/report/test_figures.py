@@ -11,9 +11,9 @@ from matplotlib.text import Text
 
 from deceptron.report import figures
 from deceptron.report.figures import PLANS, draw_all
-from deceptron.report.figures.sheet import NothingToDraw
+from deceptron.report.figures.sheet import NothingToDraw, models_used
 from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import RC
+from deceptron.report.figures.style import PLAIN, RC
 from deceptron.report.index import Index
 
 KILOBYTES = 150
@@ -169,7 +169,7 @@ def test_no_records_give_a_sentence_each(records, tmp_path):
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        ("mechanism", "no steps of d-ipg without JCP recorded"),
+        ("mechanism", "no steps of d-ipg without JCP"),
         ("reproducibility", "fewer than two iterations"),
         ("performance", "no steps of d-ipg on advection-diffusion-2d"),
     ],
@@ -186,6 +186,17 @@ def test_panels_say_what_they_lack(records, plan, sentence):
         canvas = draw(Shelf(Index(partial), "standard")).figure
         words = [text.get_text().replace("\n", " ") for text in visible_texts(canvas)]
     assert any(text.startswith(sentence) for text in words)
+
+
+def test_figures_do_not_compare_models_of_two_presets(records):
+    models = records.models.copy()
+    models.loc[models["model"] == "standard-plain", "preset"] = "smoke"
+    shelf = Shelf(Index(replace(records, models=models)), "standard")
+    assert shelf.problems(PLAIN) == []
+    assert shelf.turn("paper").problems(PLAIN) == ["heat-1d", "heat-3d", "allen-cahn-2d"]
+    words = models_used(shelf)
+    assert words.endswith("preset: standard-plain on allen-cahn-2d, heat-1d, heat-3d.")
+    assert "Left out" not in models_used(shelf.turn("paper"))
 
 
 def test_what_was_not_varied_takes_no_room(records):

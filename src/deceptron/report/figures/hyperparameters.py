@@ -27,7 +27,7 @@ from deceptron.study.statistics import Interval, rate_interval, succeeded
 
 PROBLEM = "allen-cahn-2d"
 # All are d-ipg, so all are blue, the darker the longer the step; step size 1 is d-ipg itself.
-SHADES = ("#B3CDE3", "#6497B1", BLUE, "#03305A")
+SHADES = ("#9DC3E6", "#5F86A8", BLUE, "#03305A")
 STEPS: tuple[Series, ...] = tuple(
     DIPG
     if size == 1.0

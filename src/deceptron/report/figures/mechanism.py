@@ -59,7 +59,7 @@ def mechanism(shelf: Shelf) -> Drawing:
 
 def _separation(axis: Axes, plain: pd.DataFrame) -> None:
     if plain.empty:
-        say(axis, "no steps of d-ipg without JCP recorded")
+        say(axis, "no steps of d-ipg without JCP to compare with")
         return
     inside = basin_occupancy(plain)
     hits, misses = int(inside.sum()), int((~inside).sum())

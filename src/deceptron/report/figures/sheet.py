@@ -149,7 +149,12 @@ def models_used(shelf: Shelf) -> str:
         elif presets:
             each = (f"{preset} on {', '.join(sorted(on))}" for preset, on in presets.items())
             words.append(f"{name} (presets {'; '.join(each)})")
-    return f"Models: {', '.join(words) or shelf.family}."
+    sentence = f"Models: {', '.join(words) or shelf.family}."
+    plain = shelf.models[1]
+    unlike = sorted({problem for problem, model, _ in shelf.index.unlike if model == plain})
+    if unlike:
+        sentence += f" Left out, trained by another preset: {plain} on {', '.join(unlike)}."
+    return sentence
 
 
 def caption(*sentences: str | None) -> str:

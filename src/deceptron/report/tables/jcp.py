@@ -145,8 +145,8 @@ def equal_steps(index: Index) -> Table:
         "equal-steps",
         "JCP after equal numbers of steps",
         "D-IPG from the same start with and without JCP, without any tolerance, after k accepted "
-        "steps (a stalled instance keeps its last point; k is at most the step limit of the "
-        "study), and with the paper's tolerance, where "
+        "steps (a stalled instance keeps its last point; no k is shown that the study's step limit "
+        "kept an instance from), and with the paper's tolerance, where "
         "each stops after a different number of steps. If JCP helped only by moving that stop, "
         f"the rows of equal k would agree. Test set, seed {index.seed}. {RMSE_RULE} {INTERVALS}",
         columns,
