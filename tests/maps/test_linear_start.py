@@ -267,6 +267,12 @@ def test_a_silent_sensor_does_not_break_the_fit():
             lambda: LinearStart(LowRank((4,), (4,), 2), MLP((3, 4)), noise_range=(1.0, 1.0)),
             "more than one level",
         ),
+        (
+            lambda: LinearStart(
+                LowRank((4,), (4,), 2), MLP((3, 4)), noise_range=(1.0, 2.0), noise_level=0.0
+            ),
+            "noise_level",
+        ),
     ],
 )
 def test_mistakes_are_named(make, message):

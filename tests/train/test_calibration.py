@@ -82,6 +82,30 @@ def test_without_noise_there_is_nothing_to_calibrate():
         calibrate(pair, problem, problem.dataset(3))
 
 
+def test_the_share_and_the_factor_have_rows_of_their_own(trained, monkeypatch):
+    """Rows that the share is chosen on must not say how wide the bars are, nor the other way."""
+    seen = {}
+    module = sys.modules["deceptron.train.calibration"]
+    for name in ("fit_prior_share", "fit_interval_factor"):
+        fit = getattr(module, name)
+
+        def watched(bars, truth, fit=fit, name=name, **settings):
+            seen[name] = {tuple(row) for row in truth.tolist()}
+            return fit(bars, truth, **settings)
+
+        monkeypatch.setattr(module, name, watched)
+    calibrate(dc.load(trained[1] / "pair.safetensors"), linear(), linear().dataset(3))
+    assert [len(rows) for rows in seen.values()] == [40, 120]
+    assert seen["fit_prior_share"].isdisjoint(seen["fit_interval_factor"])
+
+
+def test_one_row_is_not_enough():
+    problem = linear(val_count=1)
+    with pytest.warns(UserWarning, match="two or more rows in val; got 1"):
+        pair = dc.train(problem, quick(problem), seed=3)
+    assert pair.calibration == {}
+
+
 def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
     def refuse(pair, problem, data):
         raise dc.ConfigError("too strange")

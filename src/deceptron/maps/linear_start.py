@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
+from deceptron.core.checks import check_range
 from deceptron.maps.linear_part import LinearPart, LowRank
 from deceptron.maps.network import Network, build, register
 
@@ -47,6 +48,8 @@ class LinearStart(Network):
     ) -> None:
         super().__init__()
         self.noise_range = None if noise_range is None else check_noise_range(noise_range)
+        if self.noise_range is not None:
+            check_range("LinearStart(noise_level=...)", noise_level, low=0.0, open_low=True)
         self.noise_level, self.noise_ratio = noise_level, noise_ratio
         self.linear = cast(LinearPart, _network(linear))
         self.body = _network(body)
@@ -122,7 +125,8 @@ class LinearStart(Network):
 
     def _noise_feature(self, ratio: Tensor, like: Tensor) -> Tensor:
         """Its logarithm, -1 to 1 over the range, constant over a row."""
-        low, high = (math.log(side) for side in self.noise_range or (1.0, 1.0))
+        assert self.noise_range is not None
+        low, high = (math.log(side) for side in self.noise_range)
         level = (2 * ratio.log() - low - high) / (high - low)
         shape = (len(like), 1, *like.shape[2:])
         return level.reshape(-1, *(1,) * (like.ndim - 1)).expand(shape)

@@ -31,6 +31,8 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
     like = pair.scaler.scale
     x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
     y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
+    if len(x) < 2:
+        raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
     few = max(1, int(SHARE_OF_ROWS * len(x)))
 
     def bars(rows: slice) -> Posterior:
