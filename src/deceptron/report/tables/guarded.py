@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from deceptron.report.index import Index
-from deceptron.report.tables.methods import INTERVALS
 from deceptron.report.tables.table import Cell, Column, Count, Probability, Table
 from deceptron.report.tables.view import View, in_noise, mean
+from deceptron.report.words import INTERVALS
 from deceptron.study.statistics import Interval, paired_difference, ratio_interval
 
 OURS, NETWORK, COLD = "guarded-true", "one-shot", "gn-cold"

@@ -82,7 +82,7 @@ def _published_pair(problem: str) -> tuple[Cell, ...]:
 def _measured_pair(view: View, problem: str, model: str) -> tuple[Cell, ...]:
     models = (model, WITHOUT_JCP[model])
     found = [view.instances(problem, name, "d-ipg") for name in models]
-    success, p_success = _success_difference(view, found[0], found[1])
+    success, p_success = _success_difference(found[0], found[1])
     rmse, p_rmse = rmse_difference(found[0], found[1])
     cosines = [_cosine(view.steps(problem, name, "d-ipg")) for name in models]
     return (
@@ -99,7 +99,7 @@ def _measured_pair(view: View, problem: str, model: str) -> tuple[Cell, ...]:
 
 
 def _success_difference(
-    view: View, first: pd.DataFrame, second: pd.DataFrame
+    first: pd.DataFrame, second: pd.DataFrame
 ) -> tuple[Interval | None, Probability | None]:
     shared = first.index.intersection(second.index)
     if shared.empty:
@@ -182,7 +182,7 @@ def _compared(view: View, found: list[pd.DataFrame]) -> tuple[Cell, ...]:
     if shared.empty:
         return (None,) * 8
     pair = [rows.loc[shared] for rows in found]
-    _, p_success = _success_difference(view, *pair)
+    _, p_success = _success_difference(*pair)
     rmse, p_rmse = rmse_difference(*pair)
     return (
         Count(len(shared)),

@@ -149,9 +149,8 @@ def methods_beside_paper(index: Index) -> Table:
         "methods-paper",
         "Methods on the three main problems, beside the paper",
         "The paper's Table 2 and the same cells of this study; the published protocol, seed "
-        f"{index.seed}. Success rule rmse: RMSE <= 0.10; the paper publishes its threshold for "
-        "allen-cahn-2d only. The paper's seconds are of a GPU (NVIDIA T4), ours of one CPU thread, "
-        "an instance at a time.",
+        f"{index.seed}. {RMSE_RULE} The paper's seconds are of a GPU (NVIDIA T4), ours of one CPU "
+        "thread, an instance at a time.",
         tuple(columns),
         tuple(rows),
         view.notes(),
