@@ -1,11 +1,13 @@
 """The guarded ladder: stationary for any g, cheap with a good one, quiet at the noise."""
 
 import pytest
+import scipy.optimize
 import torch
 from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason, Status
+from deceptron.solve.span import Directions
 from tests.solve.pairs import fitted_mlp_pair, invertible_pair
 
 
@@ -181,6 +183,67 @@ def test_a_simulator_without_derivatives_is_refused_in_words():
     with pytest.raises(dc.ConfigError, match="carries no graph"):
         dc.solve(pair, torch.zeros(2, 3), method="guarded")
     assert dc.solve(pair, torch.zeros(2, 3), method="one-shot").x.shape == (2, 3)
+
+
+def test_two_directions_make_up_for_a_reverse_map_with_two_kinds_of_error():
+    """J G has two eigenvalues, so its Krylov space of two directions holds the solution."""
+    n = 6
+    gain = torch.tensor([1.0, 1.0, 1.0, 0.1, 0.1, 0.1], dtype=torch.float64)
+    pair = Replaced(type("Same", (), {"f": staticmethod(lambda x: 1.0 * x)}), lambda y: gain * y)
+    y = torch.arange(1.0, 1.0 + n, dtype=torch.float64)[None]
+    settings = {"x0": torch.zeros_like(y), "tolerance": 1e-9, "max_iterations": 1}
+    solution = dc.solve(pair, y, **settings)
+    torch.testing.assert_close(solution.x, y, atol=1e-9, rtol=0)
+    assert solution.history.rule_names(0) == ["learned"]
+    assert solution.cost.g.tolist() == solution.cost.jvp.tolist() == [2]
+    one = dc.methods.guarded(directions=Directions(most=1), quality=1.0)
+    assert float(dc.solve(pair, y, method=one, **settings).residual) > 0.1
+
+
+def test_a_proven_direction_keeps_the_length_that_was_right_for_it():
+    """g is exact but for a factor that one measurement finds; f bends a little."""
+    pair = Replaced(
+        type("Bent", (), {"f": staticmethod(lambda x: x + 0.05 * x**2)}), lambda y: y / 3
+    )
+    y = torch.full((2, 4), 2.0, dtype=torch.float64)
+    solution = dc.solve(pair, y, x0=torch.zeros_like(y), tolerance=1e-6)
+    assert set(solution.history.rule_names(0)) == {"learned"}
+    assert solution.cost.jvp.tolist() == [1, 1]  # at a third of the length it would take dozens
+    assert int(solution.iterations.max()) <= 10
+
+
+def test_the_newton_step_is_best_in_the_box_where_projection_would_not_descend():
+    """Ill-conditioned and active at a bound: scipy's answer, in a few steps."""
+    generator = torch.Generator().manual_seed(5)
+    n = 12
+    basis = torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, generator=generator))[0]
+    matrix = basis * torch.logspace(0, -2.5, n, dtype=torch.float64) @ basis.T
+    y = torch.randn(3, n, dtype=torch.float64, generator=generator) @ matrix.T * 2
+    pair = Replaced(
+        type("Linear", (), {"f": staticmethod(lambda x: x @ matrix.T)}), torch.zeros_like
+    )
+    solution = dc.solve(pair, y, bounds=(0.0, 1.0), gradient_tolerance=1e-10, max_iterations=200)
+    for row in range(3):
+        expected = scipy.optimize.lsq_linear(
+            matrix.numpy(), y[row].numpy(), bounds=(0.0, 1.0), tol=1e-14
+        )
+        assert 0 < int((solution.x[row] == 0).sum()) < n
+        assert float(solution.loss[row]) * n == pytest.approx(expected.cost, rel=1e-6)
+        assert set(solution.history.rule_names(row)) == {"newton"}
+    assert int(solution.iterations.max()) <= 30
+
+
+def test_a_row_that_is_given_up_is_not_charged_a_gradient():
+    pair = Replaced(
+        type("Stuck", (), {"f": staticmethod(lambda x: 9 + 0.05 * torch.tanh(x))}), torch.zeros_like
+    )
+    y = torch.zeros(2, 3, dtype=torch.float64)
+    solution = dc.solve(pair, y, noise_std=0.01, gradient_tolerance=0.0)
+    assert solution.reason.tolist() == [Reason.NO_PROGRESS] * 2
+    # One gradient at the start, and none where the last step ended: the rest are inner products.
+    cost = solution.cost
+    assert solution.iterations.tolist() == [1, 1]
+    assert cost.vjp.tolist() == (1 + 1 + cost.linear_steps).tolist()
 
 
 def test_the_default_tau_is_the_99_percent_quantile_of_pure_noise():

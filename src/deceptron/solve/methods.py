@@ -100,7 +100,9 @@ def guarded(
 
     Converges for any g: see ``solve/descents/guarded.py``.
     """
-    linear = ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True)
+    linear = ConjugateGradients(
+        check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True, in_box=True
+    )
     directions = directions or Directions()
     descent = Guarded(linear, directions, quality)
     return Method(

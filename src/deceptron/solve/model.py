@@ -137,9 +137,14 @@ class Model:
         if self._surrogate is not None:
             y = self._rows_of_y(self._f, leaf).detach()
         else:
-            with torch.enable_grad():
-                leaf = leaf.requires_grad_()
-                output = self._rows_of_y(self._f, leaf)
+            leaf = leaf.requires_grad_()
+            try:
+                with torch.enable_grad():
+                    output = self._rows_of_y(self._f, leaf)
+            except RuntimeError as error:
+                if "requires grad" not in str(error):  # torch to NumPy code that meets a graph
+                    raise
+                raise _no_graph() from error
             y = output.detach()
         r = y - target
         fit = self.objective.fit(r)
@@ -159,12 +164,7 @@ class Model:
                 output = self._rows_of_y(self._surrogate, leaf)
         assert output is not None
         if not output.requires_grad:
-            raise ConfigError(
-                "f must be differentiable by torch for this method: its output carries no graph "
-                "(a NumPy or external simulator?). Pass it as forward=... with "
-                "differentiable=False, and a pair whose f lends its derivatives; one-shot and "
-                "wiener need none"
-            )
+            raise _no_graph()
         self.charge("vjp", amount)
         weigh = self.objective.weigh
         gradient = pull_back(output, leaf, weigh(weigh(trial.point.r)))
@@ -232,3 +232,11 @@ class Model:
                 f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"
             )
         return x.reshape(y.shape[0], -1)
+
+
+def _no_graph() -> ConfigError:
+    return ConfigError(
+        "f must be differentiable by torch for this method: its output carries no graph (a NumPy "
+        "or external simulator?). Pass it as forward=... with differentiable=False and a pair "
+        "whose f lends its derivatives; one-shot and wiener need none"
+    )

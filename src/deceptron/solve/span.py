@@ -109,11 +109,12 @@ class Directions:
             d = feasible(here.x, pulled, box)
             q = sub.image(here, d)
             descends = _slope(objective, here, so_far, d, q) < 0
+            smallest = _smallest(objective, here, (d, q))
             for old_d, old_q in basis:
                 shared = _inner(objective, (old_d[rows], old_q[rows]), (d, q))[:, None]
                 d, q = d - shared * old_d[rows], q - shared * old_q[rows]
             size = _inner(objective, (d, q), (d, q)).sqrt()
-            usable = descends & (size > _round_off(here.y)) & size.isfinite()
+            usable = descends & (size > smallest) & size.isfinite()
             size = torch.where(usable, size, 1.0)[:, None]
             d = torch.where(usable[:, None], d / size, 0.0)
             q = torch.where(usable[:, None], q / size, 0.0)
@@ -149,9 +150,13 @@ def _pulled(
     return pulled
 
 
-def _round_off(y: Float[Tensor, "B m"]) -> Float[Tensor, " B"]:
-    """Images smaller than this are what rounding makes of a difference of two evaluations."""
-    return 4 * torch.finfo(y.dtype).eps * norm(y)
+def _smallest(
+    objective: LeastSquares, point: Point, direction: tuple[Tensor, Tensor]
+) -> Float[Tensor, " B"]:
+    """What is not more than this, once made conjugate to the others, is made of round-off."""
+    eps = torch.finfo(point.y.dtype).eps
+    difference = 4 * eps * (norm(objective.weigh(point.y)) + norm(objective.weigh(point.r)))
+    return difference + eps**0.5 * _inner(objective, direction, direction).sqrt()
 
 
 def _inner(
