@@ -100,9 +100,7 @@ def guarded(
 
     Converges for any g: see ``solve/descents/guarded.py``.
     """
-    linear = ConjugateGradients(
-        check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True, in_box=True
-    )
+    linear = ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True)
     directions = directions or Directions()
     descent = Guarded(linear, directions, quality)
     return Method(

@@ -7,7 +7,9 @@ At each accepted point, and for each row on its own:
    the share of the residual that the linearised problem would keep. Taken if that share is small,
    or if the linearised residual is down to the noise. After a single direction that did leave so
    little, the next one is taken at the length that was right for it, without the jvp.
-2. *newton*: CG on the linearised problem, started from the learned step, stopped at the noise.
+2. *newton*: CG on the linearised problem, started from the learned step, stopped at the noise, and
+   projected. A row whose projected step once failed to descend has it minimised over the box from
+   then on: slower where few bounds matter, much faster where they decide.
 3. *gradient*: the projected gradient, as long as its quadratic model says.
 
 **Why it converges for any g.** Let d be the step to x~ = P(x + p) and w = x - P(x - grad) the
@@ -26,7 +28,7 @@ NO_ACCEPTED_TRIAL where it stands. In float32 that is below what the misfit can 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,6 +55,7 @@ class Rung(RowData):
     misfit: Float[Tensor, " B"]
     promised: Float[Tensor, " B"]
     scale: Float[Tensor, " B"]  # of a single learned direction; 0 where there were more or none
+    bent: Bool[Tensor, " B"]  # whether a projected Newton step has failed to descend
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,24 @@ class Guarded:
         rule = torch.full_like(asking, LEARNED, dtype=torch.int64)
         scale = torch.where(proven, scale, span.scale)
 
-        rest = (~good).nonzero().flatten()
-        if len(rest):
-            direction, rule = direction.clone(), rule.index_fill(0, rest, NEWTON)
-            direction[rest] = self._newton(model.at(rest), point.take(rest), span.take(rest), box)
-        direction = feasible(point.x, direction, box)
+        rule = torch.where(good, rule, NEWTON)
+        bent = torch.zeros_like(good) if state is None else state.bent
+        for linear, rows in (
+            (self.linear, ~good & ~bent),
+            (replace(self.linear, in_box=True), ~good & bent),
+        ):
+            direction = self._newton(linear, model, point, span, box, direction, rows)
+        failed = ~self._descends(point, direction, box) & ~good & ~bent
+        if box is not None and bool(failed.any()):
+            bent = bent | failed
+            linear = replace(self.linear, in_box=True)
+            direction = self._newton(linear, model, point, span, box, direction, failed)
         bad = (~self._descends(point, direction, box)).nonzero().flatten()
         if len(bad):
             direction, rule = direction.clone(), rule.index_fill(0, bad, GRADIENT)
             direction[bad] = self._steepest(model.at(bad), point.take(bad), box)
         promised = -0.5 * dot(point.gradient, direction)
-        return Rung(direction, rule, asking, point.misfit, promised, scale)
+        return Rung(direction, rule, asking, point.misfit, promised, scale, bent)
 
     def propose(self, model: Model, point: Point, state: Rung, scale: Tensor) -> Proposal:
         """Backtrack along the feasible direction."""
@@ -122,11 +132,24 @@ class Guarded:
         return Proposal(x, rule=state.rule, provisional=state.rule == LEARNED)
 
     def _newton(
-        self, model: Model, point: Point, learned: Span, box: Box | None
+        self,
+        linear: ConjugateGradients,
+        model: Model,
+        point: Point,
+        learned: Span,
+        box: Box | None,
+        direction: Float[Tensor, "B n"],
+        wanted: Bool[Tensor, " B"],
     ) -> Float[Tensor, "B n"]:
-        factors = self.linear.factor(model, point, box)
-        start = Start(learned.d, learned.image)
-        return self.linear.solve(model, point, factors, torch.zeros_like(point.misfit), start)
+        """The directions, with those of the ``wanted`` rows by CG from their learned steps."""
+        rows = wanted.nonzero().flatten()
+        if len(rows) == 0:
+            return direction
+        model, point, learned = model.at(rows), point.take(rows), learned.take(rows)
+        factors = linear.factor(model, point, box)
+        undamped = torch.zeros_like(point.misfit)
+        step = linear.solve(model, point, factors, undamped, Start(learned.d, learned.image))
+        return direction.index_copy(0, rows, feasible(point.x, step, box))
 
     def _descends(
         self, point: Point, direction: Float[Tensor, "B n"], box: Box | None
