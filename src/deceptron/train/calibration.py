@@ -12,8 +12,8 @@ from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.train.streams import stream
 
-# Two jvps for each row and draw, four where the share is chosen: two minutes for the largest
-# problem. The draws are those that a solution's bars are made of.
+# Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
+# The draws are those that a solution's bars are made of.
 ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 
