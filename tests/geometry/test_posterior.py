@@ -198,7 +198,7 @@ def test_solution_draws_when_asked(case):
     _, y = case.observe(3, seed=3)
     solution = dc.solve(pair, y, method="one-shot")
     bare = type(solution)(**{**vars(solution), "error_bars": None})
-    with pytest.raises(dc.ConfigError, match=r"dc.solve\(prior=..., noise_std=...\)"):
+    with pytest.raises(dc.ConfigError, match=r"dc.solve\(pair, y, prior=..., noise_std=...\)"):
         _ = bare.std
     posterior = one_shot(case, pair, y)
     knowing = type(solution)(**{**vars(solution), "error_bars": posterior})
