@@ -172,7 +172,9 @@ def solve(
 def study(
     name: Annotated[
         str | None,
-        typer.Argument(help="full, quick, guarded, or a TOML file (docs/study.md).  [default: full]"),
+        typer.Argument(
+            help="full, quick, guarded, or a TOML file (docs/study.md).  [default: full]"
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same as the name quick.")] = False,
     out: Annotated[
