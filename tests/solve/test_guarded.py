@@ -54,7 +54,7 @@ def projected_gradient(pair, x, y, bounds):
     moved = x - gradient
     if bounds is not None:
         moved = moved.clamp(*bounds)
-    return (x - moved).norm(dim=1).detach()
+    return (x - moved).flatten(1).norm(dim=1).detach()
 
 
 @pytest.mark.parametrize("bounds", [None, (0.1, 0.7)], ids=["free", "box"])
@@ -78,6 +78,27 @@ def test_any_reverse_map_ends_at_a_stationary_point(kind, bounds):
     after = projected_gradient(pair, solution.x, y, bounds)
     assert bool((after <= 1e-4 * before).all()), (after / before).max()
     assert bool((solution.loss <= 0.5 * (pair.f(start) - y).square().mean(1)).all())
+
+
+@pytest.mark.parametrize("kind", ["zero", "nan on some rows"])
+def test_any_reverse_map_on_a_surrogate_that_ships(kind):
+    """The cheapest of the seven; ``python -m benchmarks any_g`` does them all."""
+    pair = dc.load("heat-3d").double().requires_grad_(False)
+    problem = dc.problems.get("heat-3d", test_count=2)
+    y = pair.scaler.normalise(problem.dataset(seed=7).test.y.double())
+    lost = y.flatten(1).mean(1).mean()
+
+    def sometimes(rows):
+        gone = rows.flatten(1).mean(1) > lost
+        return torch.where(gone.reshape(-1, 1, 1, 1, 1), torch.nan, pair.g(rows))
+
+    changed = Replaced(pair, {"zero": torch.zeros_like, "nan on some rows": sometimes}[kind])
+    start = torch.zeros_like(y)
+    solution = dc.solve(
+        changed, y, x0=start, bounds=pair.bounds, gradient_tolerance=5e-5, max_iterations=20
+    )
+    before, after = (projected_gradient(pair, x, y, pair.bounds) for x in (start, solution.x))
+    assert bool((after <= 1e-4 * before).all())
 
 
 def test_rows_without_a_finite_reverse_start_cold():
