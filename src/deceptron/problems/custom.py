@@ -132,5 +132,6 @@ class _Opaque(torch.autograd.Function):
 def _no_derivative(name: str) -> ConfigError:
     return ConfigError(
         f"problem {name!r} was defined with differentiable=False, so its simulator has no "
-        "derivatives: use a method that needs only samples, or a trained surrogate in its place"
+        "derivatives: pass problem.simulate itself to dc.solve(forward=...), or a function that "
+        "calls it with differentiable=False"
     )
