@@ -174,10 +174,10 @@ def test_the_guarded_study_pairs_every_competitor_with_guarded_on_three_seeds():
             for method in ("one-shot", "wiener", "d-ipg", "guarded-true"):
                 assert cells[problem, "test", seed, method].instances == 300
             for method in ("gn-cold", "lm-cold", "l-bfgs-cold"):
-                assert cells[problem, "test", seed, method].instances >= 32
+                assert cells[problem, "test", seed, method].instances >= 10
             for off in ("shifted", "extreme"):
                 assert cells[problem, off, seed, "guarded-true"].instances == 300
-                assert cells[problem, off, seed, "gn-cold"].instances >= 32
+                assert cells[problem, off, seed, "gn-cold"].instances >= 10
 
 
 def test_a_file_is_a_study(tmp_path):
