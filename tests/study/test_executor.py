@@ -1,6 +1,10 @@
 """Jobs that succeed, fail and kill their process: one failure never ends the others."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -36,6 +40,50 @@ def test_a_process_that_dies_costs_one_job():
         5: None,
     }
     assert again == [None]
+
+
+LONG_JOB = """
+import os, sys, time
+from deceptron.study.executor import LocalProcesses
+
+def work(path):
+    with open(path, "w") as file:
+        print(os.getpid(), file=file)
+    time.sleep(300)
+
+if __name__ == "__main__":
+    with LocalProcesses(1) as processes:
+        list(processes.run(work, [sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc to see processes")
+def test_a_study_that_is_killed_takes_its_processes_with_it(tmp_path):
+    script, note = tmp_path / "long_job.py", tmp_path / "pid"
+    script.write_text(LONG_JOB)
+    study = subprocess.Popen([sys.executable, str(script), str(note)])
+    try:
+        _until(lambda: note.exists() and note.read_text().endswith("\n"))
+    finally:
+        study.send_signal(signal.SIGKILL)
+        study.wait()
+    worker = int(note.read_text())
+    _until(lambda: not _alive(worker))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _until(condition, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
 
 
 def test_no_workers_are_refused():

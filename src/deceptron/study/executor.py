@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -125,12 +127,21 @@ class _Worker:
 
 
 def _serve(pipe: Any) -> None:
-    """Work until the pipe closes, which it also does when the study is killed."""
+    """Work until the pipe closes."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the study's own process handles Ctrl-C
     torch.set_num_threads(1)
     with suppress(EOFError, OSError):
         while True:
             pipe.send(_attempt(*pipe.recv()))
+
+
+def _end_with_parent() -> None:
+    """A study that is killed takes its processes with it, also in the middle of a job."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _attempt(work: Callable[[Job], None], job: Job) -> str | None:
