@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -10,23 +9,12 @@ import pandas as pd
 import pytest
 
 from deceptron.report.index import Index
-from deceptron.report.tables import to_csv, to_markdown
+from deceptron.report.tables import to_markdown
 from deceptron.report.tables.guarded import guarded_in_distribution, guarded_off_distribution
 from deceptron.study.statistics import paired_difference
+from tests.report.reading import frame, line
 
 NETWORK, OURS, COLD = "one-shot", "guarded-true", "gn-cold"
-
-
-def frame(table) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(to_csv(table)))
-
-
-def line(table, **keys) -> pd.Series:
-    rows = frame(table)
-    for name, value in keys.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1, f"{keys}: {len(rows)} lines"
-    return rows.iloc[0]
 
 
 def changed(records, **columns):

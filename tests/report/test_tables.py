@@ -19,10 +19,7 @@ from deceptron.report.tables.methods import methods
 from deceptron.report.words import grounds
 from deceptron.study.records import Records
 from deceptron.study.statistics import paired_difference
-
-
-def frame(table) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(to_csv(table)), dtype={"steps": str})
+from tests.report.reading import frame, line
 
 
 def cell(records: Records, **axes) -> pd.DataFrame:
@@ -31,14 +28,6 @@ def cell(records: Records, **axes) -> pd.DataFrame:
     for name, value in axes.items():
         rows = rows[rows[name] == value]
     return rows.sort_values("instance")
-
-
-def line(table, **keys) -> pd.Series:
-    rows = frame(table)
-    for name, value in keys.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1, f"{keys}: {len(rows)} lines"
-    return rows.iloc[0]
 
 
 @pytest.mark.parametrize("name", [make.__name__ for make in TABLES])
