@@ -115,6 +115,7 @@ def solve(
     if tau is not None:
         check_range("tau", tau, low=0, open_low=True)
     opaque = _is_opaque(forward, differentiable, pair, chosen)
+    started = time.perf_counter()
     warm = None
     if check_count("surrogate_steps", surrogate_steps, low=0):
         if forward is None:
@@ -158,7 +159,6 @@ def solve(
     check_count("max_iterations", limit, low=0)
 
     maps = (pair, f, g, forward, getattr(pair, "wiener", None))
-    started = time.perf_counter()
     with torch.inference_mode(False), torch.no_grad(), evaluation_mode(*maps):
         target = y.detach().clone()
         if scaler is not None:
