@@ -8,7 +8,7 @@ import torch
 
 import deceptron as dc
 from deceptron.geometry import Posterior, trust
-from deceptron.train import calibrate, recipe
+from deceptron.train import calibrate, fit_shrinkage, recipe
 from tests.train.small import quick, tiny
 
 LINEAR = 0.5 * torch.eye(6) + 0.1
@@ -114,3 +114,54 @@ def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
     with pytest.warns(UserWarning, match="no calibrated error bars and no trust: too strange"):
         pair = dc.train(tiny(), quick())
     assert pair.calibration == {}
+
+
+class Scaled(torch.nn.Module):
+    """y times a number: at 0.5 every row needs a step, at 1 none does."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, y):
+        return self.factor * y
+
+
+def seen_directly(scale, name):
+    """The observation is the latent itself; ``scale`` says how far each component varies."""
+    return dc.problems.define(
+        name,
+        simulate=lambda x: 1.0 * x,
+        sample=lambda count, g: 0.5 + scale * (torch.rand(count, 16, generator=g) - 0.5),
+        bounds=(-1.0, 2.0),
+        noise_std=0.02,
+        train_count=400,
+        val_count=200,
+        test_count=100,
+    )
+
+
+def crude_pair(problem, factor=0.5):
+    return dc.Deceptron(torch.nn.Identity(), Scaled(factor), x_shape=(16,), bounds=problem.bounds)
+
+
+def test_a_shrinkage_is_kept_where_the_family_knows_more_than_the_data():
+    narrow = seen_directly(torch.tensor([1.0] * 4 + [0.01] * 12), "narrow")
+    pair, data = crude_pair(narrow), narrow.dataset(3)
+    settings = {"forward": narrow.simulate, "noise_std": narrow.noise_std, "tau": 2.0}
+    before = dc.solve(pair, data.test.y, **settings)
+    pair.shrinkage = fit_shrinkage(pair, narrow, data)
+    after = dc.solve(pair, data.test.y, **settings)
+    rmse = [float((s.x - data.test.x).square().mean(1).sqrt().mean()) for s in (before, after)]
+    assert rmse[1] < 0.7 * rmse[0]
+    assert float(after.shrunk.double().mean()) > 0.9
+    again = fit_shrinkage(pair, narrow, data)
+    assert torch.equal(again.gain, pair.shrinkage.gain)
+
+
+@pytest.mark.parametrize(
+    ("spread", "factor"), [(1.0, 0.5), (0.01, 1.0)], ids=["the data decide", "nobody steps"]
+)
+def test_no_shrinkage_is_kept_where_it_does_not_pay(spread, factor):
+    wide = seen_directly(torch.full((16,), spread), f"wide-{factor}")
+    assert fit_shrinkage(crude_pair(wide, factor), wide, wide.dataset(3)) is None

@@ -102,7 +102,10 @@ class ErrorBars(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Solution:
-    """The result of ``dc.solve``; every tensor has one entry per row of the observations."""
+    """The result of ``dc.solve``; every tensor has one entry per row of the observations.
+
+    ``shrunk`` marks the answers to which the pair's ``shrinkage`` was applied.
+    """
 
     x: Float[Tensor, "B *x"]
     status: Int[Tensor, " B"]
@@ -112,6 +115,7 @@ class Solution:
     relative_residual: Float[Tensor, " B"]
     loss: Float[Tensor, " B"]
     cost: Cost
+    shrunk: Bool[Tensor, " B"]
     method: str
     seconds: float
     record: Callable[[], History] | None = None

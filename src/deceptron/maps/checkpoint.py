@@ -1,11 +1,13 @@
 """Pairs on disk: one safetensors file whose header holds a JSON document, so no code can run.
 
-Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``bounds.low`` and ``bounds.high``
-(a bound without axes was a number). The document says what they belong to::
+Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``shrinkage.*``, ``bounds.low`` and
+``bounds.high`` (a bound without axes was a number). The document says what they belong to::
 
     {"format": "deceptron-pair", "version": 1, "library": "0.1.0", "name": "heat-1d",
      "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {},
      "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...}}
+
+A pair without a ridge estimate or a shrinkage has no such entry.
 
 A module of a class this library does not know has ``"kind": null`` and the name of its class;
 it loads into a module that the caller hands in.
@@ -32,6 +34,7 @@ from deceptron.maps.pair import Deceptron
 FORMAT = "deceptron-pair"
 VERSION = 1
 _KEY = "deceptron"
+_PARTS = ("f", "g", "wiener", "shrinkage")
 
 
 def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
@@ -39,7 +42,7 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
     if not isinstance(pair, Deceptron):
         raise ConfigError(f"save(pair=...) must be a Deceptron; got {type(pair).__name__}")
     path = Path(path)
-    modules = _modules(pair.f, pair.g, pair.wiener)
+    modules = {name: getattr(pair, name) for name in _PARTS if getattr(pair, name) is not None}
     tensors = {f"scaler.{key}": value for key, value in pair.scaler.state_dict().items()}
     if pair.bounds is not None:
         for side, value in zip(("low", "high"), pair.bounds, strict=True):
@@ -127,10 +130,6 @@ def _library_version() -> str:
         return "unknown"
 
 
-def _modules(f: nn.Module, g: nn.Module, wiener: nn.Module | None) -> dict[str, nn.Module]:
-    return {"f": f, "g": g} if wiener is None else {"f": f, "g": g, "wiener": wiener}
-
-
 def _describe(module: nn.Module) -> dict[str, Any]:
     if is_registered(module):
         assert isinstance(module, Network)
@@ -154,7 +153,7 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             prefix: _module(path, prefix, description, given.get(prefix))
             for prefix, description in document["modules"].items()
         }
-        if not {"f", "g"} <= modules.keys() <= {"f", "g", "wiener"}:
+        if not {"f", "g"} <= modules.keys() <= set(_PARTS):
             raise CheckpointError(f"{path} names the modules {sorted(modules)}")
         states = {prefix: _part(tensors, prefix) for prefix in modules}
         if tensors:
@@ -170,6 +169,7 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             y_shape=document["y_shape"],
             name=document["name"],
             wiener=modules.get("wiener"),
+            shrinkage=modules.get("shrinkage"),
             provenance=document["provenance"],
         )
     except CheckpointError:

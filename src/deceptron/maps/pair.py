@@ -19,14 +19,16 @@ class Deceptron(nn.Module):
 
     Both work in normalised measurement space; ``pair.scaler`` leads there from physical units
     (by default they are the same). ``bounds`` is the box of the latents, ``wiener`` a linear
-    estimate that the ``"wiener"`` method uses, ``provenance`` any JSON worth keeping with the
-    weights. Shapes are of one row; maps that know theirs (``in_shape``, ``out_shape``) state them.
+    estimate that the ``"wiener"`` method uses, ``shrinkage`` a map of latents that the guarded
+    method tries on its answers, ``provenance`` any JSON worth keeping with the weights. Shapes
+    are of one row; maps that know theirs (``in_shape``, ``out_shape``) state them.
     """
 
     f: nn.Module
     g: nn.Module
     scaler: Scaler
     wiener: nn.Module | None
+    shrinkage: nn.Module | None
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Deceptron(nn.Module):
         y_shape: Sequence[int] | None = None,
         name: str | None = None,
         wiener: nn.Module | None = None,
+        shrinkage: nn.Module | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -50,10 +53,16 @@ class Deceptron(nn.Module):
             )
         self.scaler = Scaler() if scaler is None else scaler
         self.wiener = None if wiener is None else _module("wiener", wiener)
-        maps = (forward, "in_shape"), (reverse, "out_shape"), (wiener, "out_shape")
-        self.x_shape = _agreed("x_shape", x_shape, maps)
-        maps = (forward, "out_shape"), (reverse, "in_shape"), (wiener, "in_shape")
-        self.y_shape = _agreed("y_shape", y_shape, maps)
+        self.shrinkage = None if shrinkage is None else _module("shrinkage", shrinkage)
+        of_x = (
+            (forward, "in_shape"),
+            (reverse, "out_shape"),
+            (wiener, "out_shape"),
+            (shrinkage, "in_shape"),
+        )
+        of_y = (forward, "out_shape"), (reverse, "in_shape"), (wiener, "in_shape")
+        self.x_shape = _agreed("x_shape", x_shape, of_x)
+        self.y_shape = _agreed("y_shape", y_shape, of_y)
         self.name = name
         self.provenance = dict(provenance or {})
         self._set_bounds(bounds)
@@ -127,6 +136,7 @@ class Deceptron(nn.Module):
             y_shape=self.y_shape,
             name=self.name,
             wiener=self.wiener,
+            shrinkage=self.shrinkage,
             provenance=self.provenance,
         )
 

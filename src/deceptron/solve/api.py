@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from deceptron.core.box import Bounds, Box
 from deceptron.core.checks import check_count, check_range, check_rows
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Cost, Solution
 from deceptron.core.status import Reason
 from deceptron.solve.afterwards import informed
 from deceptron.solve.evaluation import evaluation_mode
+from deceptron.solve.forward import is_opaque, normalised, values_of
 from deceptron.solve.loop import Callback, Loop, Outcome
 from deceptron.solve.methods import Method, by_values, get_method
 from deceptron.solve.model import Model, Tally
-from deceptron.solve.objective import LeastSquares, Posterior
+from deceptron.solve.noise import discrepancy, noise_row, objective_of
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
+from deceptron.solve.starts import start_rows
 from deceptron.solve.stopping import Stopping
-
-# Of the standard normal distribution.
-QUANTILE_99 = 2.326
 
 
 def solve(
@@ -114,7 +110,7 @@ def solve(
     y_shape = tuple(y.shape[1:])
     if tau is not None:
         check_range("tau", tau, low=0, open_low=True)
-    opaque = _is_opaque(forward, differentiable, pair, chosen)
+    opaque = is_opaque(forward, differentiable, pair, chosen)
     started = time.perf_counter()
     warm = None
     if check_count("surrogate_steps", surrogate_steps, low=0):
@@ -145,13 +141,13 @@ def solve(
     if noise_std is None and chosen.assumes_noise and not own_rule:
         noise_std = getattr(pair, "noise_std", None)
     surrogate_error = 0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0)
-    noise = _noise(scaler, noise_std, y_shape)
+    noise = noise_row(scaler, noise_std, y_shape)
     stopping = Stopping(
         tolerance=tolerance,
         relative_tolerance=relative_tolerance,
         discrepancy=None
         if noise is None or (prior is not None and tau is None)
-        else _discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
+        else discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
         gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
         progress=None if noise is None or prior is not None else chosen.progress,
     )
@@ -165,9 +161,9 @@ def solve(
             target = scaler.normalise(target).to(y.dtype)
         if forward is not None:
             if opaque:
-                forward = _opaque(forward)
-            forward = _normalised(forward, scaler or Scaler(), y.dtype)
-        start = _start(pair, chosen, target, x0, g, prior)
+                forward = values_of(forward)
+            forward = normalised(forward, scaler or Scaler(), y.dtype)
+        start = start_rows(pair, chosen, target, x0, g, prior)
         x_shape = tuple(start.shape[1:])
         box = None
         if bounds is None:
@@ -179,7 +175,7 @@ def solve(
             x_flat = box.project(x_flat)
 
         tally = Tally(len(y), y.device)
-        objective = _objective(noise, surrogate_error, prior, x_shape, target)
+        objective = objective_of(noise, surrogate_error, prior, x_shape, target)
         model = Model(
             forward or f,
             g,
@@ -195,6 +191,7 @@ def solve(
             for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
                 model.charge(kind, spent)
         descent = chosen.descent(x_flat.shape[1])
+        shrink = _flat_shrinkage(pair, x_shape) if chosen.shrinks else None
         recorder = None
         if history:
             recorder = Recorder(x_flat, components=y[0].numel(), rules=descent.rules)
@@ -209,6 +206,7 @@ def solve(
                 box=box,
                 recorder=recorder,
                 callback=watched,
+                shrink=shrink if forward is not None and prior is None else None,
             ).run(x_flat, target.reshape(len(y), -1))
     seconds = time.perf_counter() - started
     solution = _solution(outcome, x_shape, target[0].numel(), recorder, chosen.name, seconds)
@@ -242,6 +240,7 @@ def _solution(
         relative_residual=torch.where(first == 0, 0.0, residual / first),
         loss=outcome.misfit / components,
         cost=Cost(**outcome.cost),
+        shrunk=outcome.shrunk,
         method=method,
         seconds=seconds,
         record=None if recorder is None else recorder.history,
@@ -273,66 +272,11 @@ def _check_precision(pair: object, y: Tensor) -> None:
             return
 
 
-def _noise(
-    scaler: Scaler | None, noise_std: float | Tensor | None, y_shape: tuple[int, ...]
-) -> Tensor | None:
-    """Standard deviation of the noise, normalised units, one row of y."""
-    if noise_std is None:
+def _flat_shrinkage(pair: object, x_shape: tuple[int, ...]) -> RowMap | None:
+    shrinkage = getattr(pair, "shrinkage", None)
+    if shrinkage is None:
         return None
-    level = torch.as_tensor(noise_std)
-    if not bool(((level >= 0) & level.isfinite()).all()):
-        raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
-    try:
-        return (scaler or Scaler()).noise(noise_std, y_shape)
-    except RuntimeError:
-        raise ShapeError(
-            f"noise_std must broadcast to one row of y, shape {y_shape}; "
-            f"got shape {tuple(level.shape)}"
-        ) from None
-
-
-def _discrepancy(noise: Tensor, surrogate_error: float, tau: float | None) -> float:
-    """The residual at which what is left may be noise, or the surrogate's fault.
-
-    The mean of independent squares s_i^2 chi^2_1 has a relative standard deviation of
-    sqrt(2 sum s^4) / sum s^2, and its root half of that.
-    """
-    if tau is None:
-        variance = noise.double().square()
-        total = variance.sum().clamp_min(torch.finfo(torch.float64).tiny)
-        tau = 1 + 0.5 * QUANTILE_99 * float((2 * variance.square().sum()).sqrt() / total)
-    return math.hypot(tau * _rms(noise), tau * surrogate_error)
-
-
-def _rms(row: Tensor) -> float:
-    return float(row.square().mean().sqrt())
-
-
-def _objective(
-    noise: Tensor | None,
-    surrogate_error: float,
-    prior: GaussianPrior | None,
-    x_shape: tuple[int, ...],
-    like: Tensor,
-) -> LeastSquares:
-    """With a prior, what f cannot explain weighs it against the data."""
-    if noise is not None:
-        noise = torch.hypot(noise, torch.as_tensor(surrogate_error).to(noise))
-    level = None if noise is None else _rms(noise)
-    if prior is None:
-        return LeastSquares(level)
-    _check_prior(prior, x_shape)
-    if noise is None or level is None or not bool((noise > 0).all()):
-        raise ConfigError("prior needs noise_std > 0: the noise weighs the prior against the data")
-    return Posterior(level, (level / noise).to(like).reshape(-1), prior, x_shape)
-
-
-def _check_prior(prior: GaussianPrior | None, x_shape: tuple[int, ...]) -> None:
-    if prior is not None and tuple(prior.mean.shape) != x_shape:
-        raise ShapeError(
-            f"prior.mean must have the shape of one row of x, {x_shape}; "
-            f"got {tuple(prior.mean.shape)}"
-        )
+    return lambda x: shrinkage(x.reshape(-1, *x_shape)).reshape(x.shape)
 
 
 def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
@@ -340,80 +284,3 @@ def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> f
     if rule is None:
         return float(torch.finfo(dtype).eps ** 0.5)
     return rule if rule != 0 else None
-
-
-def _normalised(forward: RowMap, scaler: Scaler, dtype: torch.dtype) -> RowMap:
-    return lambda x: scaler.normalise(forward(x)).to(dtype)
-
-
-def _is_opaque(
-    forward: RowMap | None, differentiable: bool | None, pair: object, method: Method
-) -> bool:
-    """Whether only values of ``forward`` can be had; a problem's simulator says so itself."""
-    if differentiable is None:
-        differentiable = getattr(getattr(forward, "__self__", None), "differentiable", True)
-    if differentiable:
-        return False
-    if forward is None:
-        raise ConfigError("differentiable=False is about forward=..., which is not given")
-    if not isinstance(pair, Pair) and not method.direct:
-        raise ConfigError(
-            "differentiable=False needs a pair whose f lends its derivatives; got a bare callable"
-        )
-    return True
-
-
-def _opaque(forward: Callable[[Tensor], Any]) -> RowMap:
-    """Plain values in, rows of any array type out."""
-    return lambda x: torch.as_tensor(forward(x.detach())).to(x)
-
-
-def _start(
-    pair: object,
-    method: Method,
-    target: Tensor,
-    x0: Tensor | None,
-    g: RowMap | None,
-    prior: GaussianPrior | None,
-) -> Tensor:
-    """Rows to start from, in x's own shape."""
-    if x0 is not None:
-        if method.direct:
-            raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
-        check_rows("x0", x0, dtype=target.dtype, device=target.device)
-        if len(x0) != len(target):
-            raise ShapeError(f"x0 must have as many rows as y, {len(target)}; got {len(x0)}")
-        return x0.detach().clone()
-    if method.start == "wiener":
-        estimate = getattr(pair, "wiener", None)
-        if estimate is None:
-            raise ConfigError(
-                "method 'wiener' needs a pair that carries its ridge estimate: "
-                "pair.wiener = dc.maps.Wiener.fit(x, y, noise_std=...)"
-            )
-        return _reverse_rows("wiener", estimate, target)
-    if method.start == "reverse" and g is not None:
-        return _reverse_rows("g", g, target)
-    if method.start == "finite reverse" and g is not None:
-        estimate = _reverse_rows("g", g, target)
-        _check_prior(prior, tuple(estimate.shape[1:]))
-        finite = estimate.flatten(1).isfinite().all(1)
-        cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
-        return torch.where(finite.reshape(-1, *(1,) * (estimate.ndim - 1)), estimate, cold)
-    if prior is not None:
-        _check_prior(prior, getattr(pair, "x_shape", None) or tuple(prior.mean.shape))
-        return prior.mean.to(target).expand(len(target), *prior.mean.shape).clone()
-    x_shape = getattr(pair, "x_shape", None)
-    if x_shape is None:
-        if g is None:
-            raise ConfigError("x0 is required when f is a bare callable: its shape is unknown")
-        x_shape = tuple(_reverse_rows("g", g, target[:1]).shape[1:])
-    return target.new_zeros(len(target), *x_shape)
-
-
-def _reverse_rows(name: str, reverse: RowMap, target: Tensor) -> Tensor:
-    x = reverse(target)
-    if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(target):
-        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise ShapeError(f"{name} must return one row of x for each row of y; it returned {got}")
-    return x.detach()

@@ -37,7 +37,9 @@ class Method:
     known, a step that lowers the misfit by less than the share ``progress`` is a row's last.
     ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
     differs from row to row, and twice its RMS covers most rows. ``secants`` are the directions that
-    it tries where the forward map has no derivatives; without them it takes the surrogate's.
+    it tries where the forward map has no derivatives; without them it takes the surrogate's. With
+    ``shrinks``, a row that a step brings to the noise of ``forward`` is shrunk by the pair's
+    ``shrinkage``, if it has one and the result explains the data too.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Method:
     progress: float | None = None
     secants: Directions | None = None
     surrogate_margin: float = 1.0
+    shrinks: bool = False
 
 
 def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
@@ -115,6 +118,7 @@ def guarded(
         # Where there is no rung below them, half as much pays.
         secants=replace(directions, pays=directions.pays / 2),
         surrogate_margin=2.0,
+        shrinks=True,
     )
 
 

@@ -19,6 +19,7 @@ PURPOSES = (
     "probe-noise",
     "calibration-noise",
     "noise-levels",
+    "shrinkage-noise",
 )
 
 
