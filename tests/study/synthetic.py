@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors.numpy import save
 
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import digest
@@ -76,7 +77,7 @@ def write_study(folder: Path, sizes: Sizes = Sizes(), *, small: bool = True) -> 
     environment |= {"cores": 2, "system": "Linux", "machine": "x86_64"}
     with target.opened(study, environment):
         for model in models:
-            target.pair_path(model).write_bytes(b"")
+            target.pair_path(model).write_bytes(save({}))
             target.write_model(model, _model_row(model))
         target.write_models(models)
         for cell in cells:

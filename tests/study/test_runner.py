@@ -90,6 +90,20 @@ def test_a_cell_that_lost_a_file_is_run_again(tmp_path, done, name, damage):
     assert read(out).fields("heat-1d", "test", "standard", 7, "d-ipg") is not None
 
 
+@pytest.mark.parametrize("damage", [lose, truncate])
+def test_a_pair_that_was_lost_is_copied_again(tmp_path, done, damage):
+    out = shutil.copytree(done, tmp_path / "out")
+    (pair,) = (out / "models").glob("*.safetensors")
+    damage(pair)
+    (place,) = (out / "cells").glob("heat-1d.test.standard.7.d-ipg.*")
+    shutil.rmtree(place)
+    summary = go(small(), out)
+    assert (summary.done, summary.earlier, summary.absent) == (3, 2, {})
+    assert pair.read_bytes() == (done / "models" / pair.name).read_bytes()
+    for mended, expected in zip(tables(out), tables(done), strict=True):
+        pd.testing.assert_frame_equal(mended, expected)
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A finished study; copy it before changing it."""

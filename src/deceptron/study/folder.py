@@ -21,6 +21,7 @@ from zipfile import is_zipfile
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.files import replacing, take_lock
@@ -115,7 +116,7 @@ class StudyFolder:
     def model(self, model: ModelKey) -> dict[str, Any] | None:
         """What is known of a model that is ready; None if it is not."""
         found = _read_json(self.models / f"{model.slug}.json")
-        ready = found is not None and "why" not in found and self.pair_path(model).is_file()
+        ready = found is not None and "why" not in found and _is_whole(self.pair_path(model))
         return found if ready else None
 
     def write_model(self, model: ModelKey, row: Mapping[str, Any]) -> None:
@@ -214,6 +215,15 @@ def _is_done(place: Path) -> bool:
     except Unusable:
         return False
     return is_zipfile(place / "fields.npz")
+
+
+def _is_whole(pair: Path) -> bool:
+    """Whether the file is as long as its header says; the weights are not read."""
+    try:
+        with safe_open(pair, framework="np"):
+            return True
+    except (OSError, SafetensorError):
+        return False
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -1,11 +1,10 @@
 """Where the pairs of a study come from: shipped, found among earlier runs, or trained for it.
 
-Runs are looked for under one folder, ``runs`` by default, as ``tools/train_study_models.py`` and
-``benchmarks/standard.py`` leave them::
+Runs are looked for under one folder, ``runs`` by default, as ``tools/train_study_models.py``,
+``benchmarks/standard.py`` and, for preset paper, ``deceptron train --out`` leave them::
 
     standard/NAME-SEED               standard, standard-plain
-    paper/NAME-SEED                  paper, paper-plain (preset paper, where its hours were spent;
-    NAME-paper-SEED                  also here, by ``benchmarks``)
+    paper/NAME-SEED                  paper, paper-plain (preset paper, where its hours were spent)
     models/paper-reduced/NAME-SEED   paper, paper-plain otherwise
     models/probes/NAME-SEED-COUNT    paper-probes-COUNT
 """
@@ -91,7 +90,6 @@ class Provider:
             yield self.runs / "models" / "probes" / f"{run}-{_probes(key)}" / file
         else:
             yield self.runs / "paper" / run / file
-            yield self.runs / f"{key.problem}-paper-{key.seed}" / file
             yield self.runs / "models" / "paper-reduced" / run / file
 
     def _made(self, key: ModelKey) -> Deceptron:
