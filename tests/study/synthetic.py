@@ -18,7 +18,15 @@ from safetensors.numpy import save
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import digest
 from deceptron.study.folder import StudyFolder
-from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
+from deceptron.study.names import (
+    METHODS,
+    MODELS,
+    PROBE_MODELS,
+    PROBLEMS,
+    SETS,
+    STEP_SIZE_METHODS,
+    TRUTH,
+)
 from deceptron.study.records import INSTANCES, STEPS
 
 SHAPES = {
@@ -99,15 +107,15 @@ def _cells(sizes: Sizes) -> Iterator[Cell]:
 
 
 def _has_model(problem: str, model: str) -> bool:
-    return "probes" not in model or problem == "allen-cahn-2d"
+    return model not in PROBE_MODELS or problem == "allen-cahn-2d"
 
 
 def _methods(problem: str, model: str) -> tuple[str, ...]:
-    if "probes" in model:
+    if model in PROBE_MODELS:
         return ("one-shot", "d-ipg")
     if model.endswith("-plain"):
         return ("one-shot", "wiener", "d-ipg", "d-ipg-free")
-    return tuple(m for m in METHODS if " a=" not in m or problem == "allen-cahn-2d")
+    return tuple(m for m in METHODS if m not in STEP_SIZE_METHODS or problem == "allen-cahn-2d")
 
 
 def _model_row(model: ModelKey) -> dict[str, Any]:

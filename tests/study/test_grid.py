@@ -156,6 +156,9 @@ def test_a_restricted_study_keeps_what_was_asked_for():
         study.restricted(methods=["gd"])
     with pytest.raises(dc.ConfigError, match="unknown seed 5"):
         study.restricted(seeds=[5])
+    apart = "no cell with problems heat-1d and methods d-ipg a=0.1"
+    with pytest.raises(dc.ConfigError, match=apart):
+        get_study("quick").restricted(problems=["heat-1d"], methods=["d-ipg a=0.1"])
 
 
 @pytest.mark.parametrize("names", [("quick",), ("full", "guarded")])

@@ -7,10 +7,9 @@ from pathlib import Path
 from deceptron.core.errors import unknown_name
 from deceptron.study.file import load_study
 from deceptron.study.grid import PROBE_PROBLEM, Block, Study
-from deceptron.study.names import PROBE_COUNTS, PROBLEMS, SETS, STEP_SIZES
+from deceptron.study.names import PROBE_MODELS, PROBLEMS, SETS, STEP_SIZE_METHODS
 
-_PROBES = tuple(f"paper-probes-{count}" for count in PROBE_COUNTS)
-_STEP_SIZES = tuple(f"d-ipg a={size:g}" for size in STEP_SIZES)
+_PROBES, _STEP_SIZES = tuple(PROBE_MODELS), tuple(STEP_SIZE_METHODS)
 _OTHER_SEEDS = (8, 9)
 _SEEDS = (7, *_OTHER_SEEDS)
 _OFF = ("shifted", "extreme")

@@ -77,7 +77,8 @@ class LocalProcesses:
         """Yield each job when it is over."""
         waiting, workers = deque(jobs), self._workers
         while waiting or any(worker.busy for worker in workers):
-            while len(workers) < min(self._count, len(waiting)):
+            busy = sum(worker.busy for worker in workers)
+            while len(workers) < min(self._count, busy + len(waiting)):
                 workers.append(_Worker())
             for worker in workers:
                 if waiting and not worker.busy:

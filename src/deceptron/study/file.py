@@ -38,7 +38,7 @@ _BLOCK = tuple(entry.name for entry in fields(Block))
 def load_study(path: Path) -> Study:
     """The study that a file describes; without a ``name`` it is called like the file."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the study file {path}: {error}") from error
     try:
@@ -55,8 +55,10 @@ def load_study(path: Path) -> Study:
     blocks = tuple(_block(entry, source.block(number)) for number, entry in enumerate(entries))
     settings = {"name": path.stem, **document}
     for key, kind in (("name", str), ("small", bool)):
-        if not isinstance(settings.get(key, kind()), kind):
-            raise source.error(ConfigError(f"{key} must be a {kind.__name__}"), key)
+        value = settings.get(key, kind())
+        if not isinstance(value, kind):
+            wrong = ConfigError(f"{key} must be a {kind.__name__}; got {value!r}")
+            raise source.error(wrong, key)
     try:
         return Study(**settings, blocks=blocks)
     except DeceptronError as error:
@@ -71,7 +73,9 @@ def _block(entry: dict[str, Any], source: _Source) -> Block:
             raise source.error(unknown_name("setting of a block", key, _BLOCK), key)
         if key in KNOWN or key == "seeds":
             if not isinstance(value, list) or not value:
-                raise source.error(ConfigError(f"{key} must be a non-empty list"), key)
+                raise source.error(
+                    ConfigError(f"{key} must be a non-empty list; got {value!r}"), key
+                )
             for name in value if key in KNOWN else ():
                 if name not in KNOWN[key]:
                     error = unknown_name(key.removesuffix("s"), name, KNOWN[key])

@@ -13,7 +13,7 @@ from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import digest
 from deceptron.study.methods import ITERATIONS, OTHER_ITERATIONS, SOLVERS, TOLERANCES
 from deceptron.study.models import POLICIES, Policy
-from deceptron.study.names import METHODS, MODELS, PROBLEMS, SETS, TRUTH
+from deceptron.study.names import METHODS, MODELS, PROBE_MODELS, PROBLEMS, SETS, TRUTH
 from deceptron.study.solving import FIELDS, RJCP_PROBES, RJCP_ROWS
 
 PROBE_PROBLEM = "allen-cahn-2d"
@@ -51,7 +51,7 @@ class Block:
         check_count("instances", self.instances)
         if self.max_iterations is not None:
             check_count("max_iterations", self.max_iterations)
-        probes = [model for model in self.models if "probes" in model]
+        probes = [model for model in self.models if model in PROBE_MODELS]
         if probes and self.problems != (PROBE_PROBLEM,):
             raise ConfigError(
                 f"model {probes[0]!r} exists for {PROBE_PROBLEM} only; "
@@ -112,13 +112,14 @@ class Study:
         """The part of the grid with these problems, methods and seeds."""
         wanted = {"problems": problems, "methods": methods, "seeds": seeds}
         for axis, chosen in wanted.items():
+            kind = axis.removesuffix("s")
             held = [name for block in self.blocks for name in getattr(block, axis)]
             for name in chosen or ():
                 if name not in held:
                     known = KNOWN.get(axis) or tuple(map(str, dict.fromkeys(held)))
                     if name in known:
-                        raise ConfigError(f"study {self.name!r} has no {axis[:-1]} {name!r}")
-                    raise unknown_name(axis.removesuffix("s"), name, known)
+                        raise ConfigError(f"study {self.name!r} has no {kind} {name!r}")
+                    raise unknown_name(kind, name, known)
         blocks = []
         for block in self.blocks:
             kept = {
@@ -127,6 +128,9 @@ class Study:
             }
             if all(kept.values()):
                 blocks.append(replace(block, **kept))  # type: ignore[arg-type]
+        if not blocks:
+            given = (f"{axis} {', '.join(map(str, c))}" for axis, c in wanted.items() if c)
+            raise ConfigError(f"study {self.name!r} has no cell with {' and '.join(given)}")
         return replace(self, blocks=tuple(blocks))
 
     def document(self) -> dict[str, Any]:

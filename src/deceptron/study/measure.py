@@ -31,7 +31,7 @@ class Measurement:
     true_residual: Float[Tensor, " B"]
 
     def summary(self) -> dict[str, str | float]:
-        """Means over the instances, for a table."""
+        """A line of a table: means over the instances, RMS of the misfits, median iterations."""
         return {
             "method": self.method,
             "RMSE": float(self.rmse.mean()),

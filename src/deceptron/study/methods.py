@@ -20,7 +20,7 @@ from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.solve.searches import Armijo
 from deceptron.study.document import as_json
-from deceptron.study.names import METHODS, STEP_SIZES
+from deceptron.study.names import METHODS, STEP_SIZE_METHODS
 
 # RMS residual in normalised units; published for heat-1d, heat-3d and allen-cahn-2d.
 TOLERANCES = {
@@ -143,13 +143,13 @@ SOLVERS: dict[str, Solver] = {
         methods.d_ipg, "paper", "Algorithm 1, the paper's tolerance", uses_reverse=True
     ),
     **{
-        f"d-ipg a={size:g}": Solver(
+        label: Solver(
             _step_size(size),
             "paper",
             f"Algorithm 1 with first step size {size:g}",
             uses_reverse=True,
         )
-        for size in STEP_SIZES
+        for label, size in STEP_SIZE_METHODS.items()
     },
     "d-ipg-free": Solver(
         methods.d_ipg,

@@ -26,6 +26,7 @@ from deceptron.maps import Deceptron, load, shipped
 from deceptron.study import data
 from deceptron.study.cell import ModelKey
 from deceptron.study.measure import measure, simulate
+from deceptron.study.names import PROBE_MODELS
 from deceptron.study.quality import linear_estimate, surrogate_error
 from deceptron.study.solving import RJCP_PROBES
 from deceptron.train import recipe, train
@@ -86,8 +87,8 @@ class Provider:
         run, file = f"{key.problem}-{key.seed}", PLAIN if key.model.endswith("-plain") else PAIR
         if key.model.startswith("standard"):
             yield self.runs / "standard" / run / file
-        elif "probes" in key.model:
-            yield self.runs / "models" / "probes" / f"{run}-{_probes(key)}" / file
+        elif key.model in PROBE_MODELS:
+            yield self.runs / "models" / "probes" / f"{run}-{PROBE_MODELS[key.model]}" / file
         else:
             yield self.runs / "paper" / run / file
             yield self.runs / "models" / "paper-reduced" / run / file
@@ -98,15 +99,15 @@ class Provider:
             raise NoModel(f"there is no {place.relative_to(self.runs)}, and this study trains none")
         smoke, standard = self.policy == "smoke", key.model.startswith("standard")
         preset = "smoke" if smoke else "standard" if standard else "paper-reduced"
-        problem, probes = data.problem(key.problem), "probes" in key.model
+        problem, probes = data.problem(key.problem), PROBE_MODELS.get(key.model)
         # Both branches of stage 3 come from one run, and the probe models start from it.
         base = self._run(replace(key, model="paper")) if probes or smoke else place.parent
         train(problem, preset, base, seed=key.seed, both=True, progress=False)
-        if not probes:
+        if probes is None:
             return load(base / place.name)
-        count, chosen = _probes(key), recipe(problem, preset)
+        chosen = recipe(problem, preset)
         chosen = replace(
-            chosen, name=f"{chosen.name}-probes-{count}", train_probes=count, both=False
+            chosen, name=f"{chosen.name}-probes-{probes}", train_probes=probes, both=False
         )
         out = self._run(key)
         return train(problem, chosen, out, seed=key.seed, start_from=base, progress=False)
@@ -160,7 +161,3 @@ def _checked(pair: Deceptron, path: Path, key: ModelKey) -> Deceptron:
             f"{path} must hold the pair (problem, seed, jcp) = {wanted}; it holds {found}"
         )
     return pair
-
-
-def _probes(key: ModelKey) -> int:
-    return int(key.model.rpartition("-")[2])

@@ -13,18 +13,13 @@ PROBLEMS = (
 )
 SETS = ("test", "shifted", "extreme")
 
-PROBE_COUNTS = (1, 2, 4, 8)
-# "-plain" continues the same stage-2 state without JCP. The probe models exist on allen-cahn-2d.
-MODELS = (
-    "standard",
-    "standard-plain",
-    "paper",
-    "paper-plain",
-    *(f"paper-probes-{count}" for count in PROBE_COUNTS),
-)
+# The number of JCP probes in stage 3; varied on allen-cahn-2d.
+PROBE_MODELS = {f"paper-probes-{count}": count for count in (1, 2, 4, 8)}
+# "-plain" continues the same stage-2 state without JCP.
+MODELS = ("standard", "standard-plain", "paper", "paper-plain", *PROBE_MODELS)
 
-# D-IPG's first step size, beside the published 1.0; studied on allen-cahn-2d.
-STEP_SIZES = (0.1, 0.3, 1.5)
+# D-IPG's first step size, beside the published 1.0; varied on allen-cahn-2d.
+STEP_SIZE_METHODS = {f"d-ipg a={size:g}": size for size in (0.1, 0.3, 1.5)}
 # Direct; D-IPG with the paper's tolerance; the same without any tolerance; the classics in the
 # paper's settings; everything as this library would run it (stop at the noise level); the true
 # simulator in the objective, without and with the prior; the classics with both, from the prior's
@@ -33,7 +28,7 @@ METHODS = (
     "one-shot",
     "wiener",
     "d-ipg",
-    *(f"d-ipg a={size:g}" for size in STEP_SIZES),
+    *STEP_SIZE_METHODS,
     "d-ipg-free",
     "gd",
     "gn",

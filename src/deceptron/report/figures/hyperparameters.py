@@ -22,26 +22,23 @@ from deceptron.report.figures.sheet import (
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import BLUE, COLUMN, DIPG, DIRECT, PAGE, PLAIN, Series
 from deceptron.report.words import RMSE_RULE
-from deceptron.study.names import PROBE_COUNTS, STEP_SIZES
+from deceptron.study.names import PROBE_MODELS, STEP_SIZE_METHODS
 from deceptron.study.statistics import Interval, rate_interval, succeeded
 
 PROBLEM = "allen-cahn-2d"
 # All are d-ipg, so all are blue, the darker the longer the step; step size 1 is d-ipg itself.
 SHADES = ("#9DC3E6", "#5F86A8", BLUE, "#03305A")
+SIZES = {DIPG.method: 1.0, **STEP_SIZE_METHODS}
 STEPS: tuple[Series, ...] = tuple(
-    DIPG
-    if size == 1.0
-    else replace(
-        DIPG, label=f"d-ipg a={size:g}", method=f"d-ipg a={size:g}", color=color, width=1.2
-    )
-    for size, color in zip(sorted((1.0, *STEP_SIZES)), SHADES, strict=True)
+    DIPG if name == DIPG.method else replace(DIPG, label=name, method=name, color=color, width=1.2)
+    for name, color in zip(sorted(SIZES, key=SIZES.__getitem__), SHADES, strict=True)
 )
 
 
 def hyperparameters(shelf: Shelf) -> Drawing:
     """Success and RJCP by probe count; trajectories and success by step size."""
     sizes = [s for s in STEPS if len(shelf.instances(PROBLEM, s))]
-    counts = [k for k in PROBE_COUNTS if len(_probed(shelf, k).instances(PROBLEM, DIPG))]
+    counts = [k for k in PROBE_MODELS.values() if len(_probed(shelf, k).instances(PROBLEM, DIPG))]
     columns: list[Callable[[Axes, Axes], None]] = []
     lacking = []
     if counts:
@@ -161,8 +158,7 @@ def _step_success(axis: Axes, shelf: Shelf, shown: list[Series]) -> None:
         look = {**series.look(marker=True), "label": None, "linestyle": ""}
         axis.errorbar(place, rate.value, yerr=ends, capsize=2, elinewidth=0.8, **look)
     _levels(axis, shelf, DIRECT)
-    sizes = ["1" if s is DIPG else s.method.partition("=")[2] for s in shown]
-    axis.set_xticks(range(len(shown)), sizes)
+    axis.set_xticks(range(len(shown)), [f"{SIZES[s.method]:g}" for s in shown])
     axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_xlabel("first step size a")
     axis.grid(False, axis="x")

@@ -9,6 +9,7 @@ from deceptron.report.index import Index
 from deceptron.report.tables.table import Cell, Column, Count, Table
 from deceptron.report.tables.view import View
 from deceptron.report.words import grounds, simulator_evaluations
+from deceptron.study.names import STEP_SIZE_METHODS
 from deceptron.study.statistics import mean_interval
 
 BUDGETS = (10, 30, 100, 300, 1000)
@@ -20,7 +21,7 @@ def equal_evaluations(index: Index) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for problem in index.problems:
         for method in view.planned(problem, "standard"):
-            if " a=" in method:
+            if method in STEP_SIZE_METHODS:
                 continue
             found = view.instances(problem, "standard", method)
             steps = view.steps(problem, "standard", method)

@@ -9,6 +9,7 @@ from deceptron.report.tables.table import Cell, Column, Count, Table
 from deceptron.report.tables.view import View
 from deceptron.report.words import grounds, simulator_evaluations
 from deceptron.study.methods import SOLVERS
+from deceptron.study.names import STEP_SIZE_METHODS
 
 COUNTERS = ("f", "g", "jvp", "vjp", "linear_steps", "evaluations")
 
@@ -31,7 +32,7 @@ def operations(index: Index) -> Table:
     view = View(index)
     rows: list[tuple[Cell, ...]] = []
     for method in index.methods:
-        if " a=" in method:
+        if method in STEP_SIZE_METHODS:
             continue
         found = _pooled(view, method)
         if found.empty:

@@ -34,7 +34,7 @@ def mean_interval(
 
     Fewer than two values, or an infinite one, have no interval: its ends are NaN.
     """
-    sample = _finite_or_infinite(values)
+    sample = without_nan(values)
     count = len(sample)
     value = float(sample.mean()) if count else np.nan
     if count < 2 or not np.isfinite(value):
@@ -62,7 +62,7 @@ def rate_interval(
     Where all outcomes agree every resample agrees too and the bootstrap has no width, so the exact
     (Clopper-Pearson) bound stands in: 80 of 80 is [0.955, 1], not [1, 1].
     """
-    sample = _finite_or_infinite(outcomes)
+    sample = without_nan(outcomes)
     count = len(sample)
     if count == 0:
         return Interval(np.nan, np.nan, np.nan, 0)
@@ -84,6 +84,7 @@ def shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
     return np.random.default_rng(seed).multinomial(count, even, size=resamples) / count
 
 
-def _finite_or_infinite(values: ArrayLike) -> NDArray[np.float64]:
+def without_nan(values: ArrayLike) -> NDArray[np.float64]:
+    """The values as one axis; infinite ones stay."""
     sample = np.asarray(values, dtype=np.float64).ravel()
     return sample[~np.isnan(sample)]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deceptron.study.statistics.intervals import without_nan
 from deceptron.study.statistics.success import GOOD_BASIN
 
 
@@ -39,8 +40,7 @@ def bundle_width(residuals: ArrayLike, *, support: float = 0.85) -> NDArray[np.f
 
 def coefficient_of_variation(values: ArrayLike) -> float:
     """Sample standard deviation over mean; NaN is left out."""
-    sample = np.asarray(values, dtype=np.float64).ravel()
-    sample = sample[~np.isnan(sample)]
+    sample = without_nan(values)
     if len(sample) < 2 or not np.isfinite(sample).all() or sample.mean() == 0:
         return np.nan
     return float(sample.std(ddof=1) / sample.mean())
