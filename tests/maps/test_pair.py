@@ -56,6 +56,14 @@ def test_a_pair_for_one_noise_is_the_same_at_every_noise():
     assert shipped.at_noise(0.3) is shipped
 
 
+@pytest.mark.parametrize(
+    ("noted", "known"), [(0.5, 0.5), (2, 2.0), (0.0, None), ({"sha256": "ab"}, None), (None, None)]
+)
+def test_a_pair_knows_the_noise_it_was_trained_for(noted, known):
+    kept = {"fields": {"noise_std": noted}}
+    assert dc.Deceptron(nn.Identity(), nn.Identity(), provenance=kept).noise_std == known
+
+
 def test_a_noise_that_is_none_is_refused():
     part = LowRank.fit(torch.rand(9, 4), torch.rand(9, 4), noise_std=0.1, rank=2)
     g = LinearStart(part, MLP((3, 4)), noise_range=(0.5, 2.0), noise_level=0.1)

@@ -46,9 +46,10 @@ class LinearPart(Network):
 class LowRank(LinearPart):
     """Ridge regression on the ``rank`` principal components of the noise-weighted input.
 
-    With ``z = V' (x - mean) / weight``, of variances s and noise of variance 1 (``weight`` is the
-    noise), the prediction is ``mean_out + gain z / (s + 1)`` and the denoised input
-    ``mean + weight V (s / (s + 1) z)``. Made by ``LowRank.fit``.
+    With ``z = V' (x - mean) / weight``, of variances s without noise and s + l with it (``weight``
+    is the noise over its RMS, l the square of that), the prediction is
+    ``mean_out + gain (z / sqrt(s + l))`` and the denoised input
+    ``mean + weight V (s / (s + l) z)``. Made by ``LowRank.fit``.
     """
 
     mean_in: Tensor

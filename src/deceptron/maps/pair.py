@@ -90,7 +90,8 @@ class Deceptron(nn.Module):
         The guarded solver stops there unless it is told another noise.
         """
         known = self.provenance.get("fields", {}).get("noise_std")
-        return known if isinstance(known, float) and known > 0 else None
+        # A noise of its own for each component is kept as a digest only.
+        return float(known) if isinstance(known, (int, float)) and known > 0 else None
 
     @property
     def calibration(self) -> dict[str, Any]:

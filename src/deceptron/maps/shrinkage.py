@@ -74,10 +74,10 @@ class Shrinkage(Network):
         for name, rows in (("family", family), ("answers", answers), ("truth", truth)):
             if not bool(rows.isfinite().all()):
                 raise ConfigError(f"Shrinkage.fit({name}=...) must be finite")
+        check_count("Shrinkage.fit(modes=...)", modes)
         samples = family.flatten(1).double()
         mean = samples.mean(0)
-        directions = torch.linalg.svd(samples - mean, full_matrices=False).Vh
-        basis = directions[: check_count("Shrinkage.fit(modes=...)", modes)]
+        basis = torch.linalg.svd(samples - mean, full_matrices=False).Vh[:modes]
         a, t = (rows.flatten(1).double() - mean for rows in (answers, truth))
         along_a, along_t = a @ basis.T, t @ basis.T
         other_a, other_t = a - along_a @ basis, t - along_t @ basis
