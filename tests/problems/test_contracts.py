@@ -180,6 +180,17 @@ def test_verify_is_content_with_the_defaults(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_derivatives_survive_a_first_use_in_inference_mode(name: str) -> None:
+    # A grid of its own: what depends on the grid is kept from its first use on.
+    problem = small(name, grid=14)
+    with torch.inference_mode():
+        problem.simulate(draw(problem, 1))
+    x = draw(problem, 1).requires_grad_()
+    (gradient,) = torch.autograd.grad(problem.simulate(x).sum(), x)
+    assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_other_grids_work(name: str) -> None:
     grid = 12 if name == "heat-3d" else 40
     problem = dc.problems.get(name, grid=grid)

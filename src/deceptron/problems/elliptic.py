@@ -9,7 +9,6 @@ f-bar = l, t-bar = -(D l) * (D u). A row that has converged leaves the batch.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from deceptron.problems.grids import cell_sine_basis
+from deceptron.problems.grids import cell_sine_basis, constant
 from deceptron.problems.linear import unpack
 
 # Energy-norm reduction asked for; float32 cannot do better than a few 1e-7.
@@ -151,7 +150,7 @@ def conjugate_gradients(t1: Tensor, t2: Tensor, f: Tensor) -> Tensor:
     return solution
 
 
-@lru_cache(maxsize=32)
+@constant
 def _laplacian(n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Eigenvectors, inverse eigenvalues and diagonal of A for a = 1."""
     k = torch.arange(1, n + 1, dtype=torch.float64)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from deceptron.problems.grids import cell_centres, wavenumbers
+from deceptron.problems.grids import cell_centres, constant, wavenumbers
 
 # Rows are drawn and computed in blocks of this fixed size: a matrix product may round one row
 # differently when it has other company, and torch.randn fills its tail differently.
@@ -92,7 +91,7 @@ def periodic_field(
     return torch.fft.irfft2(torch.fft.rfft2(white) * amplitude, s=white.shape[-2:])
 
 
-@lru_cache(maxsize=32)
+@constant
 def band_amplitude(n: int, cutoff: float, sharpness: float = 4.0) -> Float[Tensor, "n half"]:
     """Filter exp(-(|k| / cutoff)^sharpness / 2) without k = 0, scaled to unit variance."""
     first, second = wavenumbers(n, torch.float64, CPU)
@@ -111,7 +110,7 @@ def spectrum_variance(spectrum: Float[Tensor, "n half"]) -> Tensor:
     return (spectrum * twice).sum() / n**2
 
 
-@lru_cache(maxsize=32)
+@constant
 def _correlation_root(n: int, length: float) -> Float[Tensor, "n n"]:
     x = cell_centres(n, torch.float64, CPU)
     correlation = torch.exp(-(((x[:, None] - x[None, :]) / length) ** 2))

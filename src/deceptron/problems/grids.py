@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar, cast
 
 import torch
 from jaxtyping import Float
@@ -14,26 +16,41 @@ from deceptron.core.errors import ConfigError
 # Overflow of the quotient T / dt by round-off must not add a whole step.
 _SLACK = 1e-9
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-@lru_cache(maxsize=64)
+
+def constant(make: Callable[P, T]) -> Callable[P, T]:
+    """Make it once for each set of arguments; not in inference mode, where gradients end."""
+
+    @wraps(make)
+    def made(*args: P.args, **settings: P.kwargs) -> T:
+        # The first to ask may be in inference mode, and a later one want a derivative.
+        with torch.inference_mode(False):
+            return make(*args, **settings)
+
+    return cast(Callable[P, T], lru_cache(maxsize=64)(made))
+
+
+@constant
 def interior_points(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " n"]:
     """``n`` equispaced points of (0, 1); the two ends, where the field vanishes, are dropped."""
     return torch.linspace(0, 1, n + 2, dtype=dtype, device=device)[1:-1]
 
 
-@lru_cache(maxsize=64)
+@constant
 def cell_centres(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " n"]:
     """Midpoints of ``n`` cells of [0, 1]."""
     return (torch.arange(n, dtype=dtype, device=device) + 0.5) / n
 
 
-@lru_cache(maxsize=64)
+@constant
 def periodic_points(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " n"]:
     """``0, 1/n, ...``: the period is 1, so the point 1 is the point 0."""
     return torch.arange(n, dtype=dtype, device=device) / n
 
 
-@lru_cache(maxsize=64)
+@constant
 def sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
     """Orthonormal columns sin(pi k x) on the interior points (DST-I), k = 1..n."""
     k = torch.arange(1, n + 1, dtype=torch.float64)
@@ -41,7 +58,7 @@ def sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor
     return basis.to(dtype=dtype, device=device)
 
 
-@lru_cache(maxsize=64)
+@constant
 def cell_sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
     """Orthonormal columns sin(pi k x) on the cell centres (DST-II), k = 1..n."""
     x = cell_centres(n, torch.float64, torch.device("cpu"))
@@ -50,7 +67,7 @@ def cell_sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[T
     return (basis / basis.norm(dim=0)).to(dtype=dtype, device=device)
 
 
-@lru_cache(maxsize=64)
+@constant
 def wavenumbers(
     n: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "n 1"], Float[Tensor, "1 half"]]:

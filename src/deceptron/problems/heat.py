@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -16,7 +15,13 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, gaussian_bumps, min_max, normal, uniform
-from deceptron.problems.grids import along_axes, interior_points, neighbour_sum, sine_basis
+from deceptron.problems.grids import (
+    along_axes,
+    constant,
+    interior_points,
+    neighbour_sum,
+    sine_basis,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class ModeFamily(Family):
         check_count("bumps", self.bumps, low=0)
 
 
-@lru_cache(maxsize=64)
+@constant
 def semigroup(
     n: int, decay_time: float, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "n n"]:

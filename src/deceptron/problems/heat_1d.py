@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.checks import check_range
+from deceptron.problems.grids import constant
 from deceptron.problems.heat import Heat, ModeFamily
 
 
-@lru_cache(maxsize=64)
+@constant
 def neighbour_mixing(
     n: int, weight: float, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "n n"]:

@@ -16,7 +16,7 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, band_amplitude, normal, periodic_field
-from deceptron.problems.grids import time_steps, wavenumbers
+from deceptron.problems.grids import constant, time_steps, wavenumbers
 from deceptron.problems.linear import linear
 from deceptron.problems.prior import Prior, SpectralPrior
 
@@ -37,7 +37,7 @@ class BandFamily(Family):
         check_range("std", self.std, low=0.0, open_low=True)
 
 
-@lru_cache(maxsize=32)
+@constant
 def operators(n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Fourier symbols: velocities from vorticity, transport from velocity products, |k|^2.
 
