@@ -166,6 +166,8 @@ def test_mistakes_are_named():
         )
     with pytest.raises(dc.ConfigError, match="surrogate_steps needs forward"):
         dc.solve(pair, y, surrogate_steps=3)
+    with pytest.raises(dc.ConfigError, match="surrogate_steps has no use in method 'one-shot'"):
+        dc.solve(pair, y, method="one-shot", forward=pair.f, surrogate_steps=3)
 
 
 def test_surrogate_steps_are_a_start_found_on_the_surrogate_and_billed_apart():

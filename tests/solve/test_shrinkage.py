@@ -80,6 +80,27 @@ def test_data_that_the_family_cannot_explain_forbid_it(pair):
     assert int(shrunk.cost.f[1]) == int(plain.cost.f[1]) + 1
 
 
+class Dropping(nn.Module):
+    """Leaves the points alone in evaluation mode."""
+
+    def forward(self, x):
+        return x + 100 * self.training
+
+
+class Plain:
+    """A pair that is no module, so that nobody sets the mode of its parts."""
+
+    def __init__(self):
+        self.f, self.g, self.shrinkage = nn.Identity(), Crude(), Dropping()
+
+
+def test_it_is_done_in_evaluation_mode():
+    pair, (_, y) = Plain(), family(4)
+    solution = dc.solve(pair, y, forward=simulate, noise_std=NOISE, tau=TAU)
+    assert bool(solution.shrunk.all())
+    assert pair.shrinkage.training
+
+
 def test_shrunk_points_stay_in_the_box(pair):
     _, y = family()
     solution = dc.solve(pair, y, forward=simulate, noise_std=NOISE, bounds=(0.05, 3.0))

@@ -1,6 +1,7 @@
 """Files of observations: every format, chunk by chunk, resumed after a kill, refused when wrong."""
 
 import zipfile
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -127,6 +128,39 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance, change):
         other = bounded(0.9)
     with pytest.raises(dc.ConfigError, match=rf"parts of another run \({change} differ\)"):
         run(other, settings | {"method": method})
+
+
+@pytest.mark.parametrize(
+    "change", [{"shrinks": False}, {"progress": None}, {"gradient_tolerance": 0.0}], ids=str
+)
+def test_no_setting_of_a_method_is_overlooked(tmp_path, instance, change):
+    pair, y, _ = instance
+    source, result = tmp_path / "y.npy", tmp_path / "x.npz"
+    np.save(source, y)
+
+    def crash(done, rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_file(pair, source, result, on_chunk=crash, **SETTINGS)
+    other = replace(dc.methods.guarded(), **change)
+    with pytest.raises(dc.ConfigError, match=r"parts of another run \(method differ\)"):
+        solve_file(pair, source, result, method=other, **SETTINGS)
+    assert solve_file(pair, source, result, method=dc.methods.guarded(), **SETTINGS).resumed == 53
+
+
+def test_pairs_for_two_noise_levels_are_told_apart(tmp_path):
+    pair = dc.load("heat-1d")
+    source, result = tmp_path / "y.npy", tmp_path / "x.npz"
+    np.save(source, np.zeros((2, 64), dtype=np.float32))
+
+    def crash(done, rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_file(pair.at_noise(0.01), source, result, method="one-shot", on_chunk=crash)
+    with pytest.raises(dc.ConfigError, match=r"parts of another run \(pair differ\)"):
+        solve_file(pair.at_noise(0.03), source, result, method="one-shot")
 
 
 def test_an_error_of_the_solve_is_not_blamed_on_the_file(tmp_path, instance):

@@ -50,8 +50,9 @@ class Cost:
 class History:
     """One entry per iteration and row; NaN, -1 or False where a row had already stopped.
 
-    ``residual`` and ``loss`` hold the state after the iteration. A row that stalls has a last
-    entry with ``accepted`` False, which records its last rejected trial.
+    ``residual`` and ``loss`` hold the state after the iteration, ``step_norm`` and ``cosine`` are
+    of the step alone: what shrinks an answer after its last one is not part of it. A row that
+    stalls has a last entry with ``accepted`` False, which records its last rejected trial.
     """
 
     residual: Float[Tensor, "T B"]

@@ -119,6 +119,11 @@ def solve(
                 "surrogate_steps needs forward=...: without one every step is on the surrogate; "
                 f"got {surrogate_steps}"
             )
+        if chosen.direct:
+            raise ConfigError(
+                f"surrogate_steps has no use in method {chosen.name!r}, which takes no steps; "
+                f"got {surrogate_steps}"
+            )
         warm = solve(
             pair,
             y,
@@ -154,7 +159,8 @@ def solve(
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
 
-    maps = (pair, f, g, forward, getattr(pair, "wiener", None))
+    others = (getattr(pair, name, None) for name in ("wiener", "shrinkage"))
+    maps = (pair, f, g, forward, *others)
     with torch.inference_mode(False), torch.no_grad(), evaluation_mode(*maps):
         target = y.detach().clone()
         if scaler is not None:

@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -201,13 +201,16 @@ def _columns(solution: Solution) -> dict[str, Array]:
 def _describe_method(method: Method, pair: object) -> str:
     """Every setting: the parts of a method are frozen dataclasses with a full repr."""
     unknowns = math.prod(getattr(pair, "x_shape", None) or (0,))
-    return f"{method.name} {method.descent(unknowns)} {method.search} {method.max_iterations}"
+    settings = {entry.name: getattr(method, entry.name) for entry in fields(method)}
+    return str(settings | {"descent": method.descent(unknowns)})
 
 
 def _describe_pair(pair: object) -> list[str]:
     """Tells two models apart, so that a resumed run does not mix their answers."""
     bounds, error = getattr(pair, "bounds", None), getattr(pair, "surrogate_error", 0.0)
-    known = [type(pair).__name__, _describe(bounds), str(error)]
+    # Pairs for two noise levels share their weights.
+    noise = getattr(pair, "noise_std", None), getattr(getattr(pair, "g", None), "noise_ratio", None)
+    known = [type(pair).__name__, _describe(bounds), str(error), str(noise)]
     if isinstance(pair, nn.Module):
         known += [f"{key} {_describe(value)}" for key, value in pair.state_dict().items()]
     return known
