@@ -116,6 +116,27 @@ def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
     assert pair.calibration == {}
 
 
+def test_a_simulator_that_refuses_a_trial_does_not_cost_the_training(tmp_path):
+    def simulate(x):
+        if x.requires_grad:
+            raise RuntimeError("no such rock")
+        return x @ LINEAR.to(x)
+
+    problem = dc.problems.define(
+        "rock",
+        simulate=simulate,
+        sample=lambda count, g: torch.rand(count, 6, generator=g),
+        bounds=(0.0, 1.0),
+        noise_std=0.05,
+        train_count=40,
+        val_count=20,
+    )
+    with pytest.warns(UserWarning, match="the pair has no shrinkage: no such rock"):
+        pair = dc.train(problem, quick(problem), out=tmp_path, seed=3)
+    assert pair.shrinkage is None
+    assert dc.load(tmp_path / "pair.safetensors").calibration == pair.calibration != {}
+
+
 class Scaled(torch.nn.Module):
     """y times a number: at 0.5 every row needs a step, at 1 none does."""
 

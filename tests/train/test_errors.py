@@ -48,6 +48,8 @@ def test_names() -> None:
         dc.train(3, "smoke")  # type: ignore[arg-type]
     with pytest.raises(dc.ConfigError, match="seed must be an integer >= 0"):
         dc.train(tiny(), "smoke", seed=-1)
+    with pytest.raises(dc.ConfigError, match="device 'abacus' cannot be used"):
+        dc.train(tiny(), "smoke", device="abacus")
 
 
 def test_the_paper_has_no_protocol_for_an_own_problem() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from deceptron.core.checks import check_count, check_range
+from deceptron.core.checks import check_count, check_device, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
@@ -68,7 +68,7 @@ def train(
     check_range("checkpoint_seconds", checkpoint_seconds, low=0.0)
     if tensorboard and out is None:
         raise ConfigError("tensorboard=True needs a run folder: pass out=...")
-    place = torch.device("cpu" if device is None else device)
+    place = check_device("cpu" if device is None else device)
     config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
     start = {} if start_from is None else early_stages(Path(start_from), config)
     with _folder(out, config, resume=resume, device=place) as folder:

@@ -32,7 +32,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What the stages read; ``noisy`` of the validation rows is drawn once, ``scale`` is of y."""
+    """What the stages read; the noise of ``val_noisy`` (normalised units) is drawn once."""
 
     problem: Problem
     dataset: Dataset

@@ -241,14 +241,17 @@ class Training:
         return pair
 
     def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
-        """Error bars and trust; maps that allow neither must not cost the training."""
+        """Error bars, trust and shrinkage; whatever they meet must not cost the training.
+
+        They take maps and simulator, which may be the user's, to points where nobody has been.
+        """
         if not bool((data.noise > 0).all()):
             return
         try:
             calibrate(pair, self._problem, data.dataset)
-        except ConfigError as error:
-            message = f"the pair has no calibrated error bars and no trust: {error}"
-            warnings.warn(message, stacklevel=2)
+        except Exception as error:
+            missing = "shrinkage" if pair.calibration else "calibrated error bars and no trust"
+            warnings.warn(f"the pair has no {missing}: {error}", stacklevel=2)
 
     def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:
         """The ridge estimate, or where that is too large the linear part that g started from."""
