@@ -243,7 +243,8 @@ def _conformal(scores: Float[Tensor, "N *x"]) -> float:
 
 def _seed(generator: Generator | None) -> int:
     """Draws are made anew for every piece of the rows: a seed lets them be the same."""
-    return int(torch.randint(2**62, (), generator=generator))
+    device = None if generator is None else generator.device
+    return int(torch.randint(2**62, (), generator=generator, device=device))
 
 
 def quantile(level: float, samples: int) -> float:
