@@ -12,12 +12,14 @@ from pathlib import Path
 
 import deceptron as dc
 from benchmarks.standard import INSTANCES, trained
+from deceptron.maps import Wiener
 from deceptron.study import Measurement, Quality, assess, measure
 from deceptron.train import calibrate
 
 SEED = 7
 LIMIT_BYTES = 3 * 2**20
 ZOO = Path(dc.__file__).parent / "zoo"
+DENSE = ", `dense ridge` the full matrix from the same training pairs, which is too large to ship"
 
 
 def make(name: str) -> None:
@@ -31,12 +33,23 @@ def make(name: str) -> None:
         sys.exit(f"{name}: {size} bytes are more than a model that ships may have")
     ZOO.mkdir(exist_ok=True)
     shutil.copyfile(folder / "pair.safetensors", ZOO / f"{name}.safetensors")
-    linear = measure(pair, problem, data.test.x, data.test.y, label="wiener", method="wiener")
-    (ZOO / f"{name}.md").write_text(card(pair, assess(pair, problem, data), linear))
+    x, y = data.test.x, data.test.y
+    linear = measure(pair, problem, x, y, label="wiener", method="wiener")
+    guarded = measure(
+        pair,
+        problem,
+        x,
+        y,
+        label="guarded",
+        method="guarded",
+        forward=problem.simulate,
+        noise_std=problem.noise_std,
+    )
+    (ZOO / f"{name}.md").write_text(card(pair, assess(pair, problem, data), linear, guarded))
     print(f"{name}: {size / 2**20:.2f} MiB")
 
 
-def card(pair: dc.Deceptron, quality: Quality, linear: Measurement) -> str:
+def card(pair: dc.Deceptron, quality: Quality, linear: Measurement, guarded: Measurement) -> str:
     made = pair.provenance
     environment = made["environment"]
     verdict = "below it" if quality.surrogate_below_noise else "ABOVE it: mind its bias"
@@ -51,14 +64,17 @@ def card(pair: dc.Deceptron, quality: Quality, linear: Measurement) -> str:
         f"rows. Training: {', '.join(stages)}, on {environment['threads']} CPU thread(s), torch "
         f"{environment['torch']}. Made by `make zoo`, which also measured what follows.",
         "",
-        f"On {INSTANCES} noisy test instances (`dataset({made['seed']}).test`):",
+        f"On the noisy test instances of `dc.problems.get({pair.name!r}, test_count={INSTANCES})"
+        f".dataset({made['seed']})`:",
         "",
         "| method | mean RMSE | true residual / noise | median iterations |",
         "|---|---|---|---|",
     ]
     found = quality.measurements
-    rows = {"wiener": linear, "dense ridge": found["wiener"]}
+    dense = isinstance(pair.wiener, Wiener)
+    rows = {"wiener": linear} | ({} if dense else {"dense ridge": found["wiener"]})
     rows |= {"one-shot": found["one-shot"], "D-IPG": found["d-ipg"]}
+    rows |= {"guarded, true simulator": guarded}
     for label, row in rows.items():
         shown = row.summary()
         lines.append(
@@ -71,8 +87,7 @@ def card(pair: dc.Deceptron, quality: Quality, linear: Measurement) -> str:
         f"level is {quality.noise_level:.4f}, so the error is {verdict}. RJCP (Rademacher, mean "
         f"form): {quality.rjcp:.3f}.",
         "",
-        "`wiener` is the closed-form linear estimate in the file, `dense ridge` the full matrix "
-        "from the same training pairs, which is too large to ship for fields of 32 x 32.",
+        f"`wiener` is the closed-form linear estimate in the file{'' if dense else DENSE}.",
         "",
     ]
     return "\n".join(lines)

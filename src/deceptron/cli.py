@@ -119,12 +119,19 @@ def train(
 
 @app.command()
 def solve(
-    model: Annotated[str, typer.Argument(help="A model that ships (see `demo`), or its file.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model that ships, named like its problem (see `problems`), or its file."
+        ),
+    ],
     observations: Annotated[
         Path, typer.Argument(help="Rows of observations: .npy, .npz or, with h5py, .h5.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Result: .npy, .npz or .h5.")],
-    method: Annotated[str, typer.Option(help="Which solver.")] = "guarded",
+    method: Annotated[
+        str, typer.Option(help="Which solver; docs/solving.md lists them.")
+    ] = "guarded",
     noise_std: Annotated[
         float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
     ] = None,
