@@ -299,6 +299,13 @@ def test_nothing_at_all_is_no_exception(records):
     assert all(finding.answers for finding in findings(index))
 
 
+def test_nothing_is_said_about_a_network_alone_that_was_not_run(records):
+    cells = [cell for cell in records.study["cells"] if cell["method"] != "one-shot"]
+    answers = findings(Index(replace(records, study={**records.study, "cells": cells})))[1].answers
+    assert "the oracle's" in answers[0]
+    assert not any("network alone" in answer for answer in answers)
+
+
 def test_findings_are_sentences(index):
     found = {finding.question: finding.answers for finding in findings(index)}
     assert len(found) == 5

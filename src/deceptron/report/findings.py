@@ -13,6 +13,7 @@ import pandas as pd
 from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import published
 from deceptron.report.tables.jcp import free_rmse, steps_allowed
+from deceptron.report.tables.paired import paired, shared
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.table import Probability, number, text
 from deceptron.report.tables.view import View
@@ -105,13 +106,15 @@ def _distances(view: View) -> list[str]:
             )
             if not ratios:
                 continue
+            answer = f"{set}: the error of {method} is {ratios} (medians over problems)."
             alone = against["one-shot"]
-            answers.append(
-                f"{set}: the error of {method} is {ratios} (medians over problems). Beside the "
-                f"network alone it is clearly smaller (paired, p < {SIGNIFICANT}) on "
-                f"{alone.smaller} and clearly larger on {alone.larger} of "
-                f"{_problems(len(alone.ratios))}."
-            )
+            if alone.ratios:
+                answer += (
+                    " Beside the network alone it is clearly smaller (paired, "
+                    f"p < {SIGNIFICANT}) on {alone.smaller} and clearly larger on {alone.larger} "
+                    f"of {_problems(len(alone.ratios))}."
+                )
+            answers.append(answer)
     return answers
 
 
@@ -131,14 +134,13 @@ def _versus(view: View, set: str, method: str, other: str) -> _Versus:
         if method not in planned or other not in planned:
             continue
         pair = [view.instances(problem, "standard", name, set=set) for name in (method, other)]
-        shared = pair[0].index.intersection(pair[1].index)
-        if shared.empty:
+        errors = pd.concat(shared(*(rows["rmse"] for rows in pair)), axis=1).dropna()
+        if errors.empty:
             continue
-        errors = pd.concat([rows.loc[shared, "rmse"] for rows in pair], axis=1).dropna()
         own, reference = errors.to_numpy().T
-        paired = paired_difference(own, reference)
-        changes += [paired.difference.value] if _is_clear(paired) else []
-        ratios += [float(own.mean() / reference.mean())] if len(errors) else []
+        change = paired_difference(own, reference)
+        changes += [change.difference.value] if _is_clear(change) else []
+        ratios.append(float(own.mean() / reference.mean()))
     smaller = sum(change < 0 for change in changes)
     return _Versus(tuple(ratios), smaller, len(changes) - smaller)
 
@@ -157,8 +159,8 @@ def _equal_steps(view: View) -> list[str]:
             limit = rmse_limit(problem)
             for k in steps_allowed(view, problem, (model, plain)):
                 reached = [at_step(path, k) <= limit for path in paths]
-                changed[k] += _is_clear(_on_shared(*reached))
-            at_tolerance += _is_clear(_on_shared(*(rows["rmse"] <= limit for rows in ends)))
+                changed[k] += _is_clear(paired(*reached))
+            at_tolerance += _is_clear(paired(*(rows["rmse"] <= limit for rows in ends)))
         if total:
             counts = ", ".join(f"{count} after {k}" for k, count in changed.items())
             answers.append(
@@ -167,11 +169,6 @@ def _equal_steps(view: View) -> list[str]:
                 f"{at_tolerance} where the tolerance stops."
             )
     return answers
-
-
-def _on_shared(first: pd.Series, second: pd.Series) -> Paired:
-    shared = first.index.intersection(second.index)
-    return paired_difference(first.loc[shared].astype(float), second.loc[shared].astype(float))
 
 
 def _prediction(view: View) -> list[str]:
@@ -194,10 +191,12 @@ def _prediction(view: View) -> list[str]:
                 parts.append(
                     f"{number(found.rho)} with the {words} (p {'' if p[0] == '<' else '= '}{p})"
                 )
-        answers.append(
-            f"Model {model}, {len(points)} points (problem, with or without JCP): Spearman's rho "
-            f"of RJCP is {', '.join(parts)}. The paper reports {number(theirs)} with the variation."
-        )
+        if parts:
+            answers.append(
+                f"Model {model}, {len(points)} points (problem, with or without JCP): Spearman's "
+                f"rho of RJCP is {', '.join(parts)}. The paper reports {number(theirs)} with the "
+                "variation."
+            )
     within = []
     for problem in view.index.problems:
         if "d-ipg" in view.planned(problem, "standard"):
@@ -236,8 +235,8 @@ def _amortisation(view: View) -> list[str]:
     return answers
 
 
-def _is_clear(paired: Paired) -> bool:
-    return bool(paired.p < SIGNIFICANT)
+def _is_clear(change: Paired) -> bool:
+    return bool(change.p < SIGNIFICANT)
 
 
 def _problems(count: int) -> str:

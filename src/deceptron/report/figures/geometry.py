@@ -25,6 +25,7 @@ from deceptron.report.figures.sheet import (
 from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.style import COLUMN, DIPG, PAGE, PLAIN, PROBLEMS, RATES, Series
 from deceptron.report.published import published
+from deceptron.report.tables.claims import BUNDLE, BUNDLE_STEP
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.view import View
 from deceptron.report.words import RMSE_RULE
@@ -35,9 +36,6 @@ from deceptron.study.statistics import (
     spearman,
     succeeded,
 )
-
-BUNDLE = "navier-stokes-2d"
-QUOTED = 6  # the iteration at which the paper quotes the width
 
 
 def cosine_spectrum(shelf: Shelf) -> Drawing:
@@ -192,14 +190,14 @@ def _bundle(axis: Axes, widths: dict[str, pd.Series]) -> str | None:
     axis.set_ylim(bottom=0)
     step_axis(axis)
     axis.set_ylabel(r"std over trials of $\log(r_t/r_1)$")
-    at = min(QUOTED, int(both.index[-1]))
+    at = min(BUNDLE_STEP, int(both.index[-1]))
     ratio = float((both[PLAIN.label] / both[DIPG.label]).loc[at])
     if not math.isfinite(ratio):
         return None
     word = "wider" if ratio >= 1 else "narrower"
     return (
         f"At iteration {at} the bundle without JCP is {abs(ratio - 1):.0%} {word} "
-        f"(paper: {_paper('bundle ratio', BUNDLE) - 1:.0%} wider at iteration {QUOTED})."
+        f"(paper: {_paper('bundle ratio', BUNDLE) - 1:.0%} wider at iteration {BUNDLE_STEP})."
     )
 
 

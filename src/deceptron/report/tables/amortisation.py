@@ -7,19 +7,11 @@ import math
 from deceptron.report.index import Index
 from deceptron.report.published import published
 from deceptron.report.tables.table import Cell, Column, Table
-from deceptron.report.tables.view import PAPER_SETTINGS, View, mean
+from deceptron.report.tables.view import PAPER_SETTINGS, TUNED, View, mean
 from deceptron.report.words import uncharged
 from deceptron.study.statistics import break_even
 
-BASELINES = (
-    "wiener",
-    *PAPER_SETTINGS,
-    "gn-tuned",
-    "lm-tuned",
-    "l-bfgs-tuned",
-    "lm-true",
-    "gn-prior",
-)
+BASELINES = ("wiener", *PAPER_SETTINGS, *TUNED, "lm-true", "gn-prior")
 
 
 def amortisation(index: Index) -> Table:

@@ -10,17 +10,11 @@ import pandas as pd
 from deceptron.core.status import Status
 from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import published
-from deceptron.report.tables.methods import rmse_difference
-from deceptron.report.tables.table import Cell, Column, Count, Probability, Table, difference
+from deceptron.report.tables.paired import rmse_change, success_change
+from deceptron.report.tables.table import Cell, Column, Count, Table, difference
 from deceptron.report.tables.view import View, mean
 from deceptron.report.words import INTERVALS, RMSE_RULE
-from deceptron.study.statistics import (
-    Interval,
-    at_step,
-    paired_difference,
-    succeeded,
-    trajectories,
-)
+from deceptron.study.statistics import at_step, trajectories
 
 STEPS = (1, 2, 5, 10, 20)
 
@@ -82,8 +76,8 @@ def _published_pair(problem: str) -> tuple[Cell, ...]:
 def _measured_pair(view: View, problem: str, model: str) -> tuple[Cell, ...]:
     models = (model, WITHOUT_JCP[model])
     found = [view.instances(problem, name, "d-ipg") for name in models]
-    success, p_success = _success_difference(found[0], found[1])
-    rmse, p_rmse = rmse_difference(found[0], found[1])
+    success, p_success = success_change(*found)
+    rmse, p_rmse = rmse_change(*found)
     cosines = [_cosine(view.steps(problem, name, "d-ipg")) for name in models]
     return (
         Count(min(map(len, found))) if any(map(len, found)) else None,
@@ -96,17 +90,6 @@ def _measured_pair(view: View, problem: str, model: str) -> tuple[Cell, ...]:
         *(float(rows["rjcp"].mean()) for rows in found),
         *cosines,
     )
-
-
-def _success_difference(
-    first: pd.DataFrame, second: pd.DataFrame
-) -> tuple[Interval | None, Probability | None]:
-    shared = first.index.intersection(second.index)
-    if shared.empty:
-        return None, None
-    pair = [succeeded(rows.loc[shared], "rmse") for rows in (first, second)]
-    paired = paired_difference(*pair)
-    return paired.difference, Probability(paired.p)
 
 
 def _cosine(steps: pd.DataFrame) -> float:
@@ -182,8 +165,8 @@ def _compared(view: View, found: list[pd.DataFrame]) -> tuple[Cell, ...]:
     if shared.empty:
         return (None,) * 8
     pair = [rows.loc[shared] for rows in found]
-    _, p_success = _success_difference(*pair)
-    rmse, p_rmse = rmse_difference(*pair)
+    _, p_success = success_change(*pair)
+    rmse, p_rmse = rmse_change(*pair)
     return (
         Count(len(shared)),
         *(view.rate(rows, "rmse") for rows in pair),

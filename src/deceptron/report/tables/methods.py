@@ -7,11 +7,11 @@ import pandas as pd
 
 from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import MAIN_PROBLEMS, published
-from deceptron.report.tables.table import Cell, Column, Count, Exact, Probability, Table, difference
+from deceptron.report.tables.paired import rmse_change
+from deceptron.report.tables.table import Cell, Column, Count, Exact, Table, difference
 from deceptron.report.tables.view import PAPER_SETTINGS, View, in_noise, mean
 from deceptron.report.words import INTERVALS, RMSE_RULE, grounds, strict_rule
 from deceptron.study.methods import SOLVERS
-from deceptron.study.statistics import Interval, paired_difference
 
 COLUMNS = (
     Column("problem", "problem"),
@@ -76,7 +76,7 @@ def _row(
     if found.empty:
         return (*label, *[None] * (len(COLUMNS) - len(label)))
     is_reference = method == "d-ipg" and not model.endswith("-plain")
-    change, p = (None, None) if is_reference else rmse_difference(found, reference)
+    change, p = (None, None) if is_reference else rmse_change(found, reference)
     return (
         *label,
         Count(len(found)),
@@ -93,17 +93,6 @@ def _row(
         1e3 * view.latency(problem, model, method),
         float(found["rjcp"].mean()),
     )
-
-
-def rmse_difference(
-    found: pd.DataFrame, reference: pd.DataFrame
-) -> tuple[Interval | None, Probability | None]:
-    """Mean of RMSE - reference's over the instances both have, and the p of the paired test."""
-    shared = found.index.intersection(reference.index)
-    if shared.empty:
-        return None, None
-    paired = paired_difference(found.loc[shared, "rmse"], reference.loc[shared, "rmse"])
-    return paired.difference, Probability(paired.p)
 
 
 def methods_beside_paper(index: Index) -> Table:
@@ -168,8 +157,6 @@ def _published_rows(problem: str) -> list[tuple[str, str]]:
 def _quantities(
     view: View, found: pd.DataFrame, problem: str, model: str, method: str
 ) -> dict[str, float]:
-    if found.empty:
-        return dict.fromkeys(("success", "iterations", "rmse", "seconds", "rjcp"), np.nan)
     return {
         "success": view.rate(found, "rmse").value,
         "iterations": float(found["iterations"].median()),

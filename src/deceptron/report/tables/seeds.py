@@ -6,9 +6,8 @@ import numpy as np
 
 from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import best_baseline, published
-from deceptron.report.tables.summary import TUNED
 from deceptron.report.tables.table import Cell, Column, Spread, Table, difference
-from deceptron.report.tables.view import PAPER_SETTINGS, View
+from deceptron.report.tables.view import CLASSICS, View
 from deceptron.report.words import RMSE_RULE
 
 
@@ -92,11 +91,10 @@ def _ours(view: View, problem: str, model: str, trained: list[int]) -> tuple[Cel
         found = [view.instances(problem, model, method, seed=seed) for seed in trained]
         return _spread([float(rows["rmse"].mean()) for rows in found])
 
-    candidates = PAPER_SETTINGS if model == "paper" else PAPER_SETTINGS + TUNED
     planned = view.index.planned
     classics = {
         method: success(model, method)
-        for method in candidates
+        for method in CLASSICS[model]
         if all((problem, "test", model, seed, method) in planned for seed in trained)
     }
     run = [method for method, rate in classics.items() if not np.isnan(rate.mean)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from deceptron.report.index import Index
-from deceptron.report.tables.methods import rmse_difference
+from deceptron.report.tables.paired import rmse_change
 from deceptron.report.tables.table import Cell, Column, Count, Table
 from deceptron.report.tables.view import View, in_noise, mean
 from deceptron.report.words import INTERVALS, grounds, strict_rule
@@ -23,7 +25,7 @@ SHOWN = (
 
 
 def shift(index: Index) -> Table:
-    """One-shot, wiener, D-IPG, tuned LM and the oracle on the three sets of every problem."""
+    """The methods of ``SHOWN`` on the three sets of every problem."""
     view = View(index)
     shown = [method for method in SHOWN if method in index.methods]
     rows: list[tuple[Cell, ...]] = []
@@ -31,28 +33,7 @@ def shift(index: Index) -> Table:
         for set in SETS:
             alone = view.instances(problem, "standard", "one-shot", set=set)
             planned = view.planned(problem, "standard", set=set)
-            for method in (m for m in shown if m in planned):
-                found = view.instances(problem, "standard", method, set=set)
-                label: tuple[Cell, ...] = (problem, set, method)
-                if found.empty:
-                    rows.append((*label, *[None] * 8))
-                    continue
-                difference, p = (
-                    (None, None) if method == "one-shot" else rmse_difference(found, alone)
-                )
-                rows.append(
-                    (
-                        *label,
-                        Count(len(found)),
-                        mean(found, "rmse"),
-                        difference,
-                        p,
-                        view.rate(found, "strict"),
-                        in_noise(found, "true_residual"),
-                        float(found["evaluations"].mean()),
-                        1e3 * float(found["seconds"].mean()),
-                    )
-                )
+            rows += [_row(view, problem, set, m, alone) for m in shown if m in planned]
     return Table(
         "shift",
         "In distribution, shifted and extreme",
@@ -74,4 +55,21 @@ def shift(index: Index) -> Table:
         ),
         tuple(rows),
         view.notes(),
+    )
+
+
+def _row(view: View, problem: str, set: str, method: str, alone: pd.DataFrame) -> tuple[Cell, ...]:
+    found = view.instances(problem, "standard", method, set=set)
+    label: tuple[Cell, ...] = (problem, set, method)
+    if found.empty:
+        return (*label, *[None] * 8)
+    return (
+        *label,
+        Count(len(found)),
+        mean(found, "rmse"),
+        *((None, None) if method == "one-shot" else rmse_change(found, alone)),
+        view.rate(found, "strict"),
+        in_noise(found, "true_residual"),
+        float(found["evaluations"].mean()),
+        1e3 * float(found["seconds"].mean()),
     )

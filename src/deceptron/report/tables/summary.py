@@ -9,11 +9,9 @@ import numpy as np
 from deceptron.report.index import WITHOUT_JCP, Index
 from deceptron.report.published import best_baseline, published
 from deceptron.report.tables.table import Cell, Column, Count, Exact, Table, difference
-from deceptron.report.tables.view import PAPER_SETTINGS, View
+from deceptron.report.tables.view import CLASSICS, View, mean
 from deceptron.report.words import RMSE_RULE
-from deceptron.study.statistics import Interval, mean_interval
-
-TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
+from deceptron.study.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,14 @@ class Best:
     rmse: Interval
 
 
-def strongest(view: View, problem: str, model: str, candidates: tuple[str, ...]) -> Best | None:
+def strongest(view: View, problem: str, model: str) -> Best | None:
     """The best of the classical methods that were run on this model's surrogate."""
-    planned = [m for m in candidates if m in view.planned(problem, model)]
+    planned = [m for m in CLASSICS[model] if m in view.planned(problem, model)]
     found = []
     for method in planned:
         rows = view.instances(problem, model, method)
         if len(rows):
-            found.append(Best(method, view.rate(rows, "rmse"), mean_interval(rows["rmse"])))
+            found.append(Best(method, view.rate(rows, "rmse"), mean(rows, "rmse")))
     return min(found, key=lambda best: (-best.success.value, best.rmse.value), default=None)
 
 
@@ -61,12 +59,12 @@ def summary(index: Index) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for problem in index.problems:
         paper = _paper(problem)
-        ours = _ours(view, problem, "paper", PAPER_SETTINGS)
+        ours = _ours(view, problem, "paper")
         rows += [
             (problem, "paper, Table 3", None, *paper),
             (problem, f"ours, {view.preset(problem, 'paper')}", *ours),
             (problem, "difference", None, *map(difference, ours[1:], paper)),
-            (problem, "ours, standard", *_ours(view, problem, "standard", PAPER_SETTINGS + TUNED)),
+            (problem, "ours, standard", *_ours(view, problem, "standard")),
         ]
     return Table(
         "summary",
@@ -103,7 +101,7 @@ def _paper(problem: str) -> tuple[Cell, ...]:
     )
 
 
-def _ours(view: View, problem: str, model: str, candidates: tuple[str, ...]) -> tuple[Cell, ...]:
+def _ours(view: View, problem: str, model: str) -> tuple[Cell, ...]:
     cells = {
         "with": view.instances(problem, model, "d-ipg"),
         "without": view.instances(problem, WITHOUT_JCP[model], "d-ipg"),
@@ -111,8 +109,8 @@ def _ours(view: View, problem: str, model: str, candidates: tuple[str, ...]) -> 
         "wiener": view.instances(problem, model, "wiener"),
     }
     rates = {name: view.rate(rows, "rmse") for name, rows in cells.items()}
-    means = {name: mean_interval(rows["rmse"]) for name, rows in cells.items()}
-    best = strongest(view, problem, model, candidates)
+    means = {name: mean(rows, "rmse") for name, rows in cells.items()}
+    best = strongest(view, problem, model)
     median = float(cells["with"]["iterations"].median()) if len(cells["with"]) else np.nan
     return (
         Count(len(cells["with"])) if len(cells["with"]) else None,

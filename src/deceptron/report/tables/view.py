@@ -15,6 +15,9 @@ from deceptron.study.methods import SOLVERS
 from deceptron.study.statistics import Interval, mean_interval, rate_interval, succeeded
 
 PAPER_SETTINGS = ("gd", "gn", "lm", "l-bfgs")
+TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
+# Classical methods on the surrogate that compete with D-IPG, by model.
+CLASSICS = {"paper": PAPER_SETTINGS, "standard": PAPER_SETTINGS + TUNED}
 # Their answer does not depend on the networks; they need to be run with one model only.
 MODEL_FREE = tuple(
     name
