@@ -15,6 +15,7 @@ from PIL import Image
 
 from deceptron.report.drawing import write_figure
 from deceptron.report.figures import style
+from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.geometry import reproducibility
 from deceptron.report.figures.performance import pooled
 from deceptron.report.figures.sheet import duration, log_scale, plain
@@ -208,6 +209,17 @@ def test_a_written_picture_keeps_its_rare_colours(tmp_path):
     pixels = np.asarray(Image.open(write_figure(figure, tmp_path / "a.png")).convert("RGB"))
     wanted = np.array([int(style.VERMILION[k : k + 2], 16) for k in (1, 3, 5)])
     assert np.abs(pixels.astype(int) - wanted).max(axis=2).min() < 20
+
+
+def test_reconstructions_are_of_one_instance(records):
+    """A method that lacks the first seed has no answer to the instance that the others solve."""
+    lost = records.instances["method"].eq("d-ipg") & records.instances["seed"].eq(7)
+    index = Index(replace(records, instances=records.instances[~lost]))
+    shelf = Shelf(index, "standard")
+    assert shelf.seeds("heat-3d", DIPG) == [8]
+    shown = {axis.get_title().partition("\n")[0] for axis in reconstructions(shelf).figure.axes}
+    assert {"one-shot", "lm"} <= shown
+    assert "d-ipg" not in shown
 
 
 def test_compact_reconstructions_say_what_has_no_record():

@@ -46,6 +46,7 @@ def drawn(monkeypatch):
     """Two figures without matplotlib: one drawn, one not."""
 
     def draw_all(records, folder, *, small):
+        folder.mkdir(parents=True, exist_ok=True)
         picture = folder / "one.png"
         picture.write_bytes(PIXEL)
         return [

@@ -59,7 +59,7 @@ class Index:
 
     @property
     def seed(self) -> int:
-        """The seed of every table but the one of seeds; that of the models that ship."""
+        """The first seed: that of every table but those of seeds and of the guarded solver."""
         return self.seeds[0] if self.seeds else 7
 
     @cached_property

@@ -13,7 +13,7 @@ from deceptron.report.tables import Table, to_html
 from deceptron.report.words import versions
 from deceptron.study.records import Records
 
-LONG = 40  # a table of more rows is folded
+LONG = 40  # more rows, lines or sentences are folded
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #6a737d; --line: #d8dee4;
   --tint: #f4f6f8; --mark: #8a5a00; }
@@ -59,7 +59,7 @@ def render(
         ("figures", "Figures", "\n".join(map(_figure, figures)) or "<p>None were drawn.</p>"),
         ("settings", "Settings", _pairs(_settings(records))),
         ("environment", "Environment", _pairs(_flat(records.environment))),
-        ("missing", "What is missing", _missing(records, figures)),
+        ("missing", "What is missing", _missing(missing(records, figures))),
     ]
     body = "\n".join(
         f'<section id="{name}"><h2>{title}</h2>\n{content}\n</section>'
@@ -130,9 +130,7 @@ def _findings(findings: Sequence[Finding]) -> str:
 def _table(table: Table) -> str:
     content = "<p>No rows.</p>"
     if table.rows:
-        content = f'<div class="scroll">{to_html(table)}</div>'
-    if len(table.rows) > LONG:
-        content = f"<details><summary>{len(table.rows)} rows</summary>{content}</details>"
+        content = _folded(f'<div class="scroll">{to_html(table)}</div>', len(table.rows), "rows")
     notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in table.notes)
     return (
         f'<h3 id="table-{table.name}">{html.escape(table.title)}</h3>'
@@ -176,25 +174,31 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
 
 
 def _pairs(lines: dict[str, str]) -> str:
+    if not lines:
+        return "<p>Not recorded.</p>"
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
         for name, value in lines.items()
     )
     content = f'<div class="scroll wrap"><table><tbody>{rows}</tbody></table></div>'
-    if not lines:
-        return "<p>Not recorded.</p>"
-    if len(lines) > LONG:
-        return f"<details><summary>{len(lines)} lines</summary>{content}</details>"
-    return content
+    return _folded(content, len(lines), "lines")
 
 
-def _missing(records: Records, figures: Sequence[Figure]) -> str:
-    sentences = [entry.sentence for entry in records.missing]
-    sentences += [figure.missing for figure in figures if figure.missing is not None]
+def missing(records: Records, figures: Sequence[Figure]) -> tuple[str, ...]:
+    """A sentence for each cell that was not read and each figure that was not drawn."""
+    undrawn = (figure.missing for figure in figures if figure.missing is not None)
+    return (*(entry.sentence for entry in records.missing), *undrawn)
+
+
+def _missing(sentences: Sequence[str]) -> str:
     if not sentences:
         return "<p>Nothing: every planned cell was read and every figure drawn.</p>"
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
-    content = f"<ul>{items}</ul>"
-    if len(sentences) > LONG:
-        return f"<details><summary>{len(sentences)} parts</summary>{content}</details>"
-    return content
+    return _folded(f"<ul>{items}</ul>", len(sentences), "parts")
+
+
+def _folded(content: str, count: int, unit: str) -> str:
+    """What is long waits behind a line that says how long."""
+    if count <= LONG:
+        return content
+    return f"<details><summary>{count} {unit}</summary>{content}</details>"

@@ -15,6 +15,7 @@ import pandas as pd
 
 from deceptron.core.errors import ConfigError
 
+_KEY = ("origin", "problem", "model", "method", "quantity")
 MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")  # of the main text
 
 
@@ -31,8 +32,9 @@ class Published:
 def table() -> pd.DataFrame:
     """All values: origin, problem, model, method, quantity, value, spread."""
     with (files("deceptron.report") / "published.csv").open(encoding="utf-8") as file:
-        text = dict.fromkeys(("origin", "problem", "model", "method", "quantity"), str)
-        return pd.read_csv(file, dtype=text, keep_default_na=False, na_values={"spread": [""]})
+        return pd.read_csv(
+            file, dtype=dict.fromkeys(_KEY, str), keep_default_na=False, na_values={"spread": [""]}
+        )
 
 
 def published(
@@ -53,10 +55,9 @@ def best_baseline(origin: str, problem: str) -> str | None:
 
 @cache
 def _index() -> dict[tuple[str, ...], Published]:
-    keys = ("origin", "problem", "model", "method", "quantity")
     index: dict[tuple[str, ...], Published] = {}
     for row in table().to_dict("records"):
-        key = tuple(row[name] for name in keys)
+        key = tuple(row[name] for name in _KEY)
         if key in index:
             raise ConfigError(f"published.csv gives {key} twice")
         index[key] = Published(float(row["value"]), float(row["spread"]), row["origin"])

@@ -11,7 +11,7 @@ from deceptron.core.files import replacing
 from deceptron.report.figures import draw_all
 from deceptron.report.findings import findings
 from deceptron.report.index import Index
-from deceptron.report.page import render
+from deceptron.report.page import missing, render
 from deceptron.report.tables import TABLES, write
 from deceptron.study.records import read
 
@@ -41,15 +41,9 @@ def report_study(
     tables = [make(index) for make in TABLES]
     for table in tables:
         write(table, folder / "tables")
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw_all(index, folder / "figures", small=records.small)
     page = folder / "index.html"
     with replacing(page) as temporary:
         temporary.write_text(render(records, findings(index), tables, figures), encoding="utf-8")
-    undrawn = [figure.missing for figure in figures if figure.missing is not None]
-    return StudyReport(
-        page,
-        len(tables),
-        len(figures) - len(undrawn),
-        (*(entry.sentence for entry in records.missing), *undrawn),
-    )
+    drawn = sum(figure.missing is None for figure in figures)
+    return StudyReport(page, len(tables), drawn, missing(records, figures))

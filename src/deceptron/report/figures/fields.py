@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -18,17 +16,14 @@ SHOWN = pick("one-shot", "wiener", "d-ipg", "gn", "lm", "l-bfgs", "lm-tuned", "g
 
 def reconstructions(shelf: Shelf) -> Drawing:
     """Truth, observation and answers of the first instance of the paper's three main problems."""
-    answers = {problem: _answers(shelf, problem) for problem in MAIN_PROBLEMS}
-    methods = [s.label for s in SHOWN if any(s.label in found for found in answers.values())]
-    examples = [
-        example
-        for problem, found in answers.items()
-        if found and (example := _example(shelf, problem, found)) is not None
-    ]
+    made = (_example(shelf, problem) for problem in MAIN_PROBLEMS)
+    examples = [example for example in made if example is not None]
     if not examples:
         raise NothingToDraw(
             f"no answers kept with the model {shelf.family} on {', '.join(MAIN_PROBLEMS)}"
         )
+    found = {label for example in examples for label in example.reconstructions}
+    methods = [series.label for series in SHOWN if series.label in found]
     return Drawing(
         compact_figure(examples, methods, width=PAGE),
         caption(
@@ -40,22 +35,22 @@ def reconstructions(shelf: Shelf) -> Drawing:
     )
 
 
-def _answers(shelf: Shelf, problem: str) -> Mapping[str, tuple[Tensor, float]]:
+def _example(shelf: Shelf, problem: str) -> Example | None:
+    """The first instance of the first seed of which truth and answers were kept."""
+    for seed in sorted({seed for series in SHOWN for seed in shelf.seeds(problem, series)}):
+        truth = shelf.index.records.truth(problem, "test", seed) or {}
+        found = _answers(shelf, problem, seed)
+        if found and {"x", "y"} <= truth.keys():
+            x, y = (torch.from_numpy(truth[name][0]) for name in ("x", "y"))
+            return Example(short(problem), x, y, found)
+    return None
+
+
+def _answers(shelf: Shelf, problem: str, seed: int) -> dict[str, tuple[Tensor, float]]:
     found = {}
     for series in SHOWN:
-        kept = shelf.answers(problem, series)
+        kept = shelf.answers(problem, series, seed)
         if kept is not None:
-            error = float(shelf.instances(problem, series)["rmse"].iloc[0])
+            error = float(shelf.instances(problem, series).xs(seed)["rmse"].iloc[0])
             found[series.label] = (torch.from_numpy(kept[0]), error)
     return found
-
-
-def _example(
-    shelf: Shelf, problem: str, found: Mapping[str, tuple[Tensor, float]]
-) -> Example | None:
-    first = next(s for s in SHOWN if s.label in found)
-    truth = shelf.index.records.truth(problem, "test", shelf.seeds(problem, first)[0])
-    if truth is None or not {"x", "y"} <= truth.keys():
-        return None
-    x, y = (torch.from_numpy(truth[name][0]) for name in ("x", "y"))
-    return Example(short(problem), x, y, dict(found))

@@ -93,7 +93,7 @@ def step_axis(axis: Axes) -> None:
 
 
 def plain(value: float) -> str:
-    """0.001 to 1000 in digits, beyond as a power of ten."""
+    """From 0.001 to below 10000 in digits, beyond as a power of ten."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:g}"
     exponent = math.floor(math.log10(abs(value)) + 1e-9)
@@ -150,10 +150,10 @@ def models_used(shelf: Shelf) -> str:
             each = (f"{preset} on {', '.join(sorted(on))}" for preset, on in presets.items())
             words.append(f"{name} (presets {'; '.join(each)})")
     sentence = f"Models: {', '.join(words) or shelf.family}."
-    plain = shelf.models[1]
-    unlike = sorted({problem for problem, model, _ in shelf.index.unlike if model == plain})
+    without = shelf.models[1]
+    unlike = sorted({problem for problem, model, _ in shelf.index.unlike if model == without})
     if unlike:
-        sentence += f" Left out, trained by another preset: {plain} on {', '.join(unlike)}."
+        sentence += f" Left out, trained by another preset: {without} on {', '.join(unlike)}."
     return sentence
 
 

@@ -97,11 +97,12 @@ class Shelf:
         rows = self.index.records.instances
         return int((rows["model"].isin(self.models) & rows["rmse"].isna()).sum())
 
-    def answers(self, problem: str, series: Series) -> NDArray[np.float32] | None:
-        """Answers to the first test instances of the first seed; None if none were kept."""
-        for axes in self._cells(problem, series, "test")[:1]:
-            stored = self.index.records.fields(*axes) or {}
-            return stored["x"] if len(stored.get("x", ())) else None
+    def answers(self, problem: str, series: Series, seed: int) -> NDArray[np.float32] | None:
+        """Answers to the first test instances of a seed; None if none were kept."""
+        for axes in self._cells(problem, series, "test"):
+            if axes[3] == seed:
+                stored = self.index.records.fields(*axes) or {}
+                return stored["x"] if len(stored.get("x", ())) else None
         return None
 
     def _cells(self, problem: str, series: Series, on: str) -> list[Axes]:

@@ -9,10 +9,10 @@ from typing import Any
 COLUMN = 3.3
 PAGE = 6.9
 
-# Okabe and Ito's colours, told apart under every common form of colour blindness.
+# Of Okabe and Ito's colours, told apart under every common form of colour blindness.
 BLACK, GREY = "#000000", "#7F7F7F"
 ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 
 MISSING = "#E6E6E6"
 RATES = "cividis"  # colour map of success rates, 0 to 1
@@ -126,8 +126,7 @@ PROBLEMS: dict[str, tuple[str, str]] = {
     "navier-stokes-2d": (SKY, "X"),
 }
 
-
-# A preset of models and the half of it that is trained without JCP.
+# Models by what trained them; each has a partner that was trained without JCP.
 FAMILIES = ("standard", "paper")
 
 
