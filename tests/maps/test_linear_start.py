@@ -147,6 +147,16 @@ def test_weighted_noise_is_the_weighted_ridge():
     torch.testing.assert_close(clean, y.mean(0) + a @ shrink)
 
 
+def test_one_exact_sensor_does_not_make_the_others_exact():
+    x = draw(4000, 3).double()
+    y = x + 0.0
+    part = LowRank.fit(y, x, noise_std=torch.tensor([0.0, 1.0, 1.0]), rank=3)
+    seen = draw(5, 3, seed=1).double()
+    # Unit variance: the exact sensor is believed, the noisy ones by half.
+    expected = seen * torch.tensor([1.0, 0.5, 0.5], dtype=torch.float64)
+    torch.testing.assert_close(part(seen), expected, rtol=0, atol=0.1)
+
+
 def test_components_have_unit_variance_with_their_noise():
     y = draw(4000, 6) * torch.arange(1, 7)
     part = LowRank.fit(y, draw(4000, 2, seed=1), noise_std=0.5, rank=4)

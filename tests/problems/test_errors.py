@@ -71,6 +71,20 @@ def test_latents_outside_the_box_or_not_finite(name: str) -> None:
         problem.simulate(x)
 
 
+def test_a_box_with_one_side_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    positive = dc.problems.define(
+        "positive",
+        simulate=lambda x: x.sqrt(),
+        sample=lambda count, g: torch.rand(count, 3, generator=g),
+        bounds=(0.0, float("inf")),
+        noise_std=0.1,
+    )
+    assert bool(positive.simulate(torch.full((2, 3), 1e6)).isfinite().all())
+    with pytest.raises(dc.ConfigError, match=r"x must lie in the box \[0, inf\]"):
+        positive.simulate(torch.full((2, 3), -5.0))
+
+
 def test_round_off_at_the_bounds_is_forgiven() -> None:
     problem = small("heat-2d")
     x = draw(problem, 2).clamp(0, 1)

@@ -32,7 +32,7 @@ def simulate(x):
 def pair():
     truth = SCALE * draw(2000, 12, seed=3)
     answers = truth + NOISE * draw(2000, 12, seed=4)
-    shrinkage = Shrinkage.fit(truth, answers, truth, modes=6)
+    shrinkage = Shrinkage.along(truth, modes=6).fit(answers, truth)
     return dc.Deceptron(nn.Identity(), Crude(), x_shape=(12,), shrinkage=shrinkage)
 
 

@@ -21,6 +21,8 @@ from deceptron.maps.network import Network, check_shape, register
 
 # Relative jitter that keeps covariances of noise-free data invertible.
 _JITTER = 1e-7
+# Of the RMS noise, where a component has none.
+_LEAST_SHARE = 1e-3
 
 
 class LinearPart(Network):
@@ -89,8 +91,9 @@ class LowRank(LinearPart):
         rank = min(check_count("rank", rank), a.shape[1], len(a))
         noise = torch.as_tensor(noise_std, dtype=a.dtype, device=a.device)
         noise = noise.broadcast_to(x.shape[1:]).reshape(-1)
-        # Without noise every component counts alike.
-        exact = not bool((noise > 0).all())
+        # Without noise every component counts alike; beside noisy ones an exact one counts much.
+        exact = not bool((noise > 0).any())
+        noise = torch.where(noise > 0, noise, _LEAST_SHARE * noise.square().mean().sqrt())
         weight = torch.ones_like(noise) if exact else noise / noise.square().mean().sqrt()
         mean_in, mean_out = a.mean(0), b.mean(0)
         a, b = (a - mean_in) / weight, b - mean_out

@@ -10,6 +10,7 @@ validation rows, so nothing is assumed of either distribution.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,8 @@ from deceptron.maps.network import Network, check_shape, register
 class Shrinkage(Network):
     """``m + V' diag(gain) V d + rest (d - V' V d)`` with ``d = x - m``; V has orthonormal rows.
 
-    Made by ``Shrinkage.fit``; the constructor alone gives the map to zero of this shape.
+    ``Shrinkage.along(family).fit(answers, truth)`` makes one; the constructor alone gives the map
+    that leaves every row as it is.
     """
 
     mean: Tensor
@@ -42,48 +44,40 @@ class Shrinkage(Network):
         modes = check_count("Shrinkage(modes=...)", modes)
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("basis", torch.zeros(modes, n))
-        self.register_buffer("gain", torch.zeros(modes))
-        self.register_buffer("rest", torch.zeros(()))
+        self.register_buffer("gain", torch.ones(modes))
+        self.register_buffer("rest", torch.ones(()))
 
     @classmethod
-    def fit(
-        cls,
-        family: Float[Tensor, "N *x"],
-        answers: Float[Tensor, "M *x"],
-        truth: Float[Tensor, "M *x"],
-        *,
-        modes: int,
-    ) -> Shrinkage:
-        """Directions from samples of the family, gains from answers whose truth is known.
+    def along(cls, family: Float[Tensor, "N *x"], *, modes: int) -> Shrinkage:
+        """The principal directions of samples, at most ``modes``, nothing shrunk yet.
 
-        Computed in float64, kept in the dtype of ``family``. Gains stay between 0 and 1.
+        Computed in float64, kept in the dtype of ``family``.
         """
-        check_rows("family", family)
-        for name, rows in (("answers", answers), ("truth", truth)):
-            check_rows(name, rows, dtype=family.dtype, device=family.device)
-            if rows.shape[1:] != family.shape[1:]:
-                raise ShapeError(
-                    f"{name} must have rows of shape {tuple(family.shape[1:])}; "
-                    f"got a tensor of shape {tuple(rows.shape)}"
-                )
-        if len(answers) != len(truth):
-            raise ShapeError(
-                f"answers and truth must have the same number of rows; "
-                f"got {len(answers)}, {len(truth)}"
-            )
-        for name, rows in (("family", family), ("answers", answers), ("truth", truth)):
-            if not bool(rows.isfinite().all()):
-                raise ConfigError(f"Shrinkage.fit({name}=...) must be finite")
-        check_count("Shrinkage.fit(modes=...)", modes)
+        _check("family", family, family)
+        check_count("Shrinkage.along(modes=...)", modes)
         samples = family.flatten(1).double()
         mean = samples.mean(0)
         basis = torch.linalg.svd(samples - mean, full_matrices=False).Vh[:modes]
-        a, t = (rows.flatten(1).double() - mean for rows in (answers, truth))
+        made = cls(family.shape[1:], len(basis)).to(dtype=family.dtype, device=family.device)
+        made.mean.copy_(mean)
+        made.basis.copy_(basis)
+        return made
+
+    def fit(self, answers: Float[Tensor, "M *x"], truth: Float[Tensor, "M *x"]) -> Shrinkage:
+        """The same directions with gains, between 0 and 1, from answers whose truth is known."""
+        like = self.mean.reshape(1, *self.in_shape)
+        for name, rows in (("answers", answers), ("truth", truth)):
+            _check(name, rows, like)
+        if len(answers) != len(truth):
+            raise ShapeError(
+                "answers and truth must have the same number of rows; "
+                f"got {len(answers)}, {len(truth)}"
+            )
+        basis = self.basis.double()
+        a, t = (rows.flatten(1).double() - self.mean for rows in (answers, truth))
         along_a, along_t = a @ basis.T, t @ basis.T
         other_a, other_t = a - along_a @ basis, t - along_t @ basis
-        fitted = cls(family.shape[1:], len(basis)).to(dtype=family.dtype, device=family.device)
-        fitted.mean.copy_(mean)
-        fitted.basis.copy_(basis)
+        fitted = copy.deepcopy(self)
         fitted.gain.copy_(_gain((along_a * along_t).sum(0), along_a.square().sum(0)))
         fitted.rest.copy_(_gain((other_a * other_t).sum(), other_a.square().sum()))
         return fitted
@@ -105,3 +99,14 @@ def _gain(product: Tensor, square: Tensor) -> Tensor:
     """Nothing along a direction: nothing to shrink."""
     tiny = torch.finfo(square.dtype).tiny
     return torch.where(square > 0, product / square.clamp_min(tiny), 1.0).clamp(0.0, 1.0)
+
+
+def _check(name: str, rows: Tensor, like: Tensor) -> None:
+    check_rows(name, rows, dtype=like.dtype, device=like.device)
+    if rows.shape[1:] != like.shape[1:]:
+        raise ShapeError(
+            f"{name} must have rows of shape {tuple(like.shape[1:])}; "
+            f"got a tensor of shape {tuple(rows.shape)}"
+        )
+    if not bool(rows.isfinite().all()):
+        raise ConfigError(f"{name} must be finite")

@@ -167,7 +167,8 @@ class Problem(ABC):
 
     def _check_box(self, x: Tensor) -> None:
         low, high = (s.to(x) if isinstance(s, Tensor) else s for s in self.bounds)
-        slack = BOX_SLACK * (high - low)
+        width = torch.as_tensor(high - low)
+        slack = BOX_SLACK * torch.where(width.isfinite(), width, 1.0)
         # Comparisons carry no derivative, so this is safe inside any transform but vmap;
         # NaN compares false and is caught too.
         inside = (x >= low - slack) & (x <= high + slack)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from deceptron.core.errors import ConfigError
 from deceptron.core.solution import Solution
+from deceptron.core.status import Reason
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
 from deceptron.maps import Deceptron, Shrinkage
 from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
-from deceptron.solve.methods import guarded
 from deceptron.train.streams import stream
 
 # Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
@@ -21,14 +21,16 @@ from deceptron.train.streams import stream
 ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 # Directions of a shrinkage. RMSE of guarded on navier-stokes-2d with 64, 128, 192 and 512, relative
-# to none: 0.99, 0.76, 0.75 and 0.75 (96 test rows).
-MODES = 192
+# to none: 0.99, 0.76, 0.75 and 0.75 (96 test rows). Beyond so many unknowns the directions would
+# weigh more than the maps.
+MODES, MOST_UNKNOWNS = 192, 2**14
 # Share of the error that must be gained on rows left out: shrinking costs a row an evaluation.
 WORTH = 0.05
-# Fewer rows that needed a step tell nothing.
+# Fewer rows that a step brings to the noise tell nothing.
 FEWEST_ROWS = 32
-# Where solves take longer than this a better g is what the pair wants.
-MOST_STEPS, MOST_EVALUATIONS, PILOT_ROWS = 5, 200, 16
+# Where a few rows take longer than this, a better g is what the pair wants.
+PILOT_ROWS, MOST_STEPS, MOST_EVALUATIONS = 8, 3, 40
+BATCH = 64
 
 
 def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS) -> Deceptron:
@@ -60,7 +62,8 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
         "trust": fit_trust(pair, y),
         "rows": len(x),
     }
-    pair.shrinkage = fit_shrinkage(pair, problem, data, rows=rows)
+    if problem.differentiable:  # an external simulator is not called unasked
+        pair.shrinkage = fit_shrinkage(pair, problem, data, rows=rows)
     return pair
 
 
@@ -74,38 +77,47 @@ def fit_shrinkage(
 ) -> Shrinkage | None:
     """How guarded answers on the true simulator should be shrunk towards the family, if at all.
 
-    Fitted to the answers of rows of ``data.val``, with fresh noise, that needed a step; None unless
-    a fit to three quarters of them lowers the error of the others by the share ``worth``.
+    Fitted to the answers of rows of ``data.val``, with fresh noise, that a step or three bring to
+    the noise. None unless a fit to three quarters of them lowers the error of solving the others by
+    the share ``worth``.
     """
     like = pair.scaler.scale
     x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
     y = problem.add_noise(clean, generator=stream(data.seed, "shrinkage-noise"))
-
-    method = replace(guarded(), max_iterations=MOST_STEPS, shrinks=False)
-
-    def answers(y: Tensor) -> Solution:
-        return solve(
-            pair,
-            y,
-            method=method,
-            forward=problem.simulate,
-            noise_std=problem.noise_std,
-            history=False,
-        )
-
-    if float(answers(y[:PILOT_ROWS]).cost.forward.double().mean()) > MOST_EVALUATIONS:
+    if x[0].numel() > MOST_UNKNOWNS:
         return None
-    found = answers(y)
-    stepped = (found.converged & (found.iterations > 0)).nonzero().flatten()
-    if len(stepped) < FEWEST_ROWS:
-        return None
-    seen, new = stepped.tensor_split([int((1 - SHARE_OF_ROWS) * len(stepped))])
-    family = data.train.x.to(like)
-    tried = Shrinkage.fit(family, found.x[seen], x[seen], modes=MODES)
-    before, after = (_rmse(rows, x[new]) for rows in (found.x[new], tried(found.x[new])))
-    if after > (1 - worth) * before:
-        return None
-    return Shrinkage.fit(family, found.x[stepped], x[stepped], modes=MODES)
+    before = pair.shrinkage
+    try:
+        pair.shrinkage = None
+        pilot = _answers(pair, problem, y[:PILOT_ROWS])
+        if float(pilot.cost.forward.double().mean()) > MOST_EVALUATIONS:
+            return None
+        found = [_answers(pair, problem, part) for part in y.split(BATCH)]
+        answers = torch.cat([part.x for part in found])
+        stepped = torch.cat([(p.iterations > 0) & (p.reason == Reason.DISCREPANCY) for p in found])
+        useful = stepped.nonzero().flatten()
+        if len(useful) < FEWEST_ROWS:
+            return None
+        seen, new = useful.tensor_split([int((1 - SHARE_OF_ROWS) * len(useful))])
+        family = Shrinkage.along(data.train.x.to(like), modes=MODES)
+        pair.shrinkage = family.fit(answers[seen], x[seen])
+        shrunk = _answers(pair, problem, y[new]).x
+        if _rmse(shrunk, x[new]) > (1 - worth) * _rmse(answers[new], x[new]):
+            return None
+        return family.fit(answers[useful], x[useful])
+    finally:
+        pair.shrinkage = before
+
+
+def _answers(pair: Deceptron, problem: Problem, y: Tensor) -> Solution:
+    return solve(
+        pair,
+        y,
+        forward=problem.simulate,
+        noise_std=problem.noise_std,
+        max_iterations=MOST_STEPS,
+        history=False,
+    )
 
 
 def _rmse(x: Tensor, truth: Tensor) -> float:
