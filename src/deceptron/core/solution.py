@@ -178,6 +178,7 @@ class Solution:
             "residual": self.residual.cpu().numpy(),
             "relative_residual": self.relative_residual.cpu().numpy(),
             "loss": self.loss.cpu().numpy(),
+            "shrunk": self.shrunk.cpu().numpy(),
         }
         for field in fields(self.cost):
             columns[field.name] = getattr(self.cost, field.name).cpu().numpy()
