@@ -45,7 +45,7 @@ ORACLE_CG: dict[str, Any] = {"linear": "cg", "cg_steps": 12, "cg_tolerance": 1e-
 UNKNOWNS = 64
 # With the prior every system is well posed, and CG should go on. RMSE of Gauss-Newton from the
 # prior's mean with at most 30 steps to 0.1 and with 100: navier-stokes-2d 0.0156 and 0.0127,
-# allen-cahn-2d 0.034 and 0.021, darcy-2d (shifted, 8 Newton steps) 0.142 and 0.085.
+# allen-cahn-2d 0.034 and 0.014, darcy-2d (shifted, 8 Newton steps) 0.142 and 0.085.
 COLD_CG: dict[str, Any] = {"linear": "cg", "cg_steps": 100, "cg_tolerance": 0.03}
 # The projected gradient relative to its start. At 1e-2 allen-cahn-2d stops at 1.6 times the noise;
 # 1e-3 is below float32's round-off on heat-1d, where line searches then spend 1600 evaluations.
