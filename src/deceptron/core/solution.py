@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,8 +51,8 @@ class History:
     """One entry per iteration and row; NaN, -1 or False where a row had already stopped.
 
     ``residual`` and ``loss`` hold the state after the iteration, ``step_norm`` and ``cosine`` are
-    of the step alone: what shrinks an answer after its last one is not part of it. A row that
-    stalls has a last entry with ``accepted`` False, which records its last rejected trial.
+    of the step alone. A row that stalls has a last entry with ``accepted`` False, which records its
+    last rejected trial.
     """
 
     residual: Float[Tensor, "T B"]
@@ -86,6 +86,26 @@ class History:
         return frame.sort_values(["row", "iteration"], ignore_index=True)
 
 
+    @staticmethod
+    def joined(parts: Sequence[History | None]) -> History:
+        """The rows of all parts; the shorter ones end earlier."""
+        known = [part for part in parts if part is not None]
+        length = max(len(part.residual) for part in known)
+        blank = {"accepted": False, "trials": 0, "rule": -1}
+        columns = {}
+        for field in fields(History):
+            if field.name == "rules":
+                continue
+            padded = []
+            for part in known:
+                value = getattr(part, field.name)
+                room = (length - len(value), value.shape[1])
+                rest = value.new_full(room, blank.get(field.name, float("nan")))
+                padded.append(torch.cat([value, rest]))
+            columns[field.name] = torch.cat(padded, 1)
+        return History(**columns, rules=known[0].rules)
+
+
 class ErrorBars(Protocol):
     """How far the answers may be off; worked out when somebody asks."""
 
@@ -105,7 +125,20 @@ class ErrorBars(Protocol):
 class Solution:
     """The result of ``dc.solve``; every tensor has one entry per row of the observations.
 
-    ``shrunk`` marks the answers to which the pair's ``shrinkage`` was applied.
+    Attributes:
+        x: the answers.
+        status: a ``dc.Status`` each; its ``advice`` says what to do.
+        reason: a finer ``Reason`` each; its ``words`` say what happened.
+        iterations: accepted steps.
+        residual: RMS of what is left, normalised units, each component by its noise where known.
+        relative_residual: that over its value at the start.
+        over_noise: RMS of what is left over the measurement noise; NaN where no noise is known.
+        explained: whether that is within what 99% of pure noise stays below.
+        rule: which rule made the last accepted step, -1 if there was none; see ``history.rules``.
+        loss: the objective over the number of observed components.
+        cost: evaluations.
+        method: the name of the method.
+        seconds: how long it took, all rows together.
     """
 
     x: Float[Tensor, "B *x"]
@@ -114,9 +147,11 @@ class Solution:
     iterations: Int[Tensor, " B"]
     residual: Float[Tensor, " B"]
     relative_residual: Float[Tensor, " B"]
+    over_noise: Float[Tensor, " B"]
+    explained: Bool[Tensor, " B"]
+    rule: Int[Tensor, " B"]
     loss: Float[Tensor, " B"]
     cost: Cost
-    shrunk: Bool[Tensor, " B"]
     method: str
     seconds: float
     record: Callable[[], History] | None = None
@@ -136,12 +171,12 @@ class Solution:
     def posterior(
         self, samples: int = 32, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
-        """Draws from the approximate posterior about ``x``, clipped to the box: two jvps each."""
+        """Draws from the approximate posterior about ``x``, clipped to the box."""
         return self._bars().sample(samples, generator=generator)
 
     @cached_property
     def std(self) -> Float[Tensor, "B *x"]:
-        """Calibrated standard deviation of each component of ``x``, from 32 draws of fixed seed."""
+        """Calibrated standard deviation of each component of ``x``; the same for the same rows."""
         return self._bars().std(32, generator=_fixed())
 
     def interval(
@@ -160,9 +195,10 @@ class Solution:
     def _bars(self) -> ErrorBars:
         if self.error_bars is None:
             raise ConfigError(
-                "error bars need a pair with g, noise_std > 0 and a prior that has variance and "
-                "sqrt, as problem.prior has: dc.solve(pair, y, prior=..., noise_std=...). For "
-                "answers from elsewhere use deceptron.geometry.Posterior"
+                "error bars need a calibrated pair, as dc.train and dc.load give it, or one with g, "
+                "noise_std > 0 and a prior that has variance and sqrt, as problem.prior has: "
+                "dc.solve(pair, y, prior=..., noise_std=...). For answers from elsewhere use "
+                "deceptron.geometry.Posterior"
             )
         return self.error_bars
 
@@ -177,8 +213,9 @@ class Solution:
             "iterations": self.iterations.cpu().numpy(),
             "residual": self.residual.cpu().numpy(),
             "relative_residual": self.relative_residual.cpu().numpy(),
+            "over_noise": self.over_noise.cpu().numpy(),
+            "explained": self.explained.cpu().numpy(),
             "loss": self.loss.cpu().numpy(),
-            "shrunk": self.shrunk.cpu().numpy(),
         }
         for field in fields(self.cost):
             columns[field.name] = getattr(self.cost, field.name).cpu().numpy()
@@ -208,10 +245,66 @@ class Solution:
             f"{finite.median():.3g} (max {finite.max():.3g})" if len(finite) else "none finite"
         )
         iterations = torch.median(self.iterations).item()
+        known = self.over_noise.isfinite()
+        share = "noise not known"
+        if bool(known.any()):
+            part = float(self.explained[known].double().mean())
+            typical = float(self.over_noise[known].median())
+            share = f"{part:.0%} explained to the noise (median residual {typical:.2g} times it)"
         return (
-            f"Solution({self.method}, x {tuple(self.x.shape)}: {counts}; "
+            f"Solution({self.method}, x {tuple(self.x.shape)}: {share}; {counts}; "
             f"median iterations {iterations}, median residual {residual}; {self.seconds:.2g} s)"
         )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @staticmethod
+    def joined(parts: Sequence[Solution]) -> Solution:
+        """The rows of all parts, in order; they come from one call."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        rows = {
+            field.name: torch.cat([getattr(part, field.name) for part in parts])
+            for field in fields(first)
+            if isinstance(getattr(first, field.name), Tensor)
+        }
+        cost = {
+            field.name: torch.cat([getattr(part.cost, field.name) for part in parts])
+            for field in fields(Cost)
+        }
+        bars = [part.error_bars for part in parts]
+        judges = [part.judge for part in parts]
+        records = [part.record for part in parts]
+        return replace(
+            first,
+            **rows,
+            cost=Cost(**cost),
+            seconds=sum(part.seconds for part in parts),
+            record=None if None in records else lambda: History.joined([p.history for p in parts]),
+            error_bars=None if None in bars else _JoinedBars(bars),
+            judge=None if None in judges else lambda: Trust.joined([p.trust for p in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class _JoinedBars:
+    """The bars of rows that were solved in parts."""
+
+    parts: Sequence[ErrorBars]
+
+    def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
+        return torch.cat([p.sample(samples, generator=generator) for p in self.parts], 1)
+
+    def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
+        return torch.cat([p.std(samples, generator=generator) for p in self.parts])
+
+    def interval(
+        self, level: float, *, samples: int, generator: torch.Generator | None
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        ends = [p.interval(level, samples=samples, generator=generator) for p in self.parts]
+        return torch.cat([low for low, _ in ends]), torch.cat([high for _, high in ends])
 
 
 def _fixed() -> torch.Generator:

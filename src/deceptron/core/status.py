@@ -56,11 +56,21 @@ class Reason(IntEnum):
     NONFINITE_TRIALS = 9
     CALLBACK = 10
     NO_PROGRESS = 11
+    SMALL_DECREASE = 12
+    SMALL_STEP = 13
+    SURROGATE_LIMIT = 14
+    NO_DATA = 15
+    NOISIER = 16
 
     @property
     def status(self) -> Status:
         """The status this reason belongs to."""
         return _STATUS_OF_REASON[self]
+
+    @property
+    def words(self) -> str:
+        """What it means, in a few words."""
+        return _WORDS[self]
 
 
 _STATUS_OF_REASON = {
@@ -76,4 +86,29 @@ _STATUS_OF_REASON = {
     Reason.NONFINITE_TRIALS: Status.NONFINITE,
     Reason.CALLBACK: Status.INTERRUPTED,
     Reason.NO_PROGRESS: Status.STALLED,
+    Reason.SMALL_DECREASE: Status.CONVERGED,
+    Reason.SMALL_STEP: Status.CONVERGED,
+    Reason.SURROGATE_LIMIT: Status.STALLED,
+    Reason.NO_DATA: Status.NONFINITE,
+    Reason.NOISIER: Status.STALLED,
+}
+
+_WORDS = {
+    Reason.TOLERANCE: "residual at the tolerance",
+    Reason.RELATIVE_TOLERANCE: "residual at its share of the first",
+    Reason.DISCREPANCY: "explained to the noise",
+    Reason.GRADIENT: "stationary: no gradient left",
+    Reason.DIRECT: "a direct answer, no rule to meet",
+    Reason.STEP_LIMIT: "step limit",
+    Reason.NO_ACCEPTED_TRIAL: "no trial step was accepted",
+    Reason.NONFINITE_OBSERVATION: "the observation is not finite",
+    Reason.NONFINITE_START: "the start, or the prediction there, is not finite",
+    Reason.NONFINITE_TRIALS: "every trial was not finite",
+    Reason.CALLBACK: "ended by the callback",
+    Reason.NO_PROGRESS: "steps no longer help, and more than the noise is left",
+    Reason.SMALL_DECREASE: "stationary: no decrease left",
+    Reason.SMALL_STEP: "stationary: no step left",
+    Reason.SURROGATE_LIMIT: "at the surrogate's limit, above the noise: pass forward=",
+    Reason.NO_DATA: "no usable data: every sensor is missing",
+    Reason.NOISIER: "explained, but only by more noise than was stated: check noise_std",
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -27,6 +29,17 @@ class Trust:
     flag: Bool[Tensor, " B"]
     parts: dict[str, Float[Tensor, " B"]]
     worst: list[str]
+
+    @staticmethod
+    def joined(parts: Sequence[Trust]) -> Trust:
+        """The rows of all parts, in order."""
+        signs = parts[0].parts
+        return Trust(
+            score=torch.cat([part.score for part in parts]),
+            flag=torch.cat([part.flag for part in parts]),
+            parts={name: torch.cat([part.parts[name] for part in parts]) for name in signs},
+            worst=[name for part in parts for name in part.worst],
+        )
 
     @property
     def warning(self) -> str | None:

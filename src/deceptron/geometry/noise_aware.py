@@ -82,6 +82,7 @@ def gain_errors(
     """Draws of ``e = xi - G (J xi + eta)``, of covariance P; two jvps each, no graph.
 
     With ``common`` all rows have the same xi and eta, so that a row does not depend on its place.
+    The noise may have a row for each of x; where it is infinite nothing is seen.
     """
     f = _forward(pair, x, forward)
     check_count("probes", probes)
@@ -164,14 +165,16 @@ def gain_distance(
 
 def normalised_noise(
     pair: object, noise_std: float | Tensor, y_shape: tuple[int, ...]
-) -> Float[Tensor, "*y"]:
-    """The noise of one row of y in the units that the pair's maps work in."""
+) -> Float[Tensor, "#B *y"]:
+    """The noise in the units that the pair's maps work in: one row for all of y, or one each."""
     level = torch.as_tensor(noise_std, dtype=torch.float64)
-    if not bool(((level >= 0) & level.isfinite()).all()):
-        raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+    if not bool((level >= 0).all()):
+        raise ConfigError(f"noise_std must be >= 0; got {noise_std}")
     scaler = getattr(pair, "scaler", None) or Scaler()
     try:
-        return scaler.noise(level, y_shape)
+        if level.ndim > len(y_shape):
+            return level.to(scaler.scale.device).broadcast_to(-1, *y_shape) / scaler.scale
+        return scaler.noise(level, y_shape)[None]
     except RuntimeError:
         raise ShapeError(
             f"noise_std must broadcast to one row of y, shape {y_shape}; got {tuple(level.shape)}"
@@ -209,20 +212,24 @@ def _draw(
     common: bool = False,
 ) -> tuple[Float[Tensor, "Bk *x"], Float[Tensor, "Bk *y"]]:
     """Displacements and noise of each row side by side: appended rows leave the others alone."""
-    n, m = x[0].numel(), noise.numel()
+    n, m = x[0].numel(), noise[0].numel()
     both = x.new_empty(1 if common else len(x), n + m)
     white = draw_probes(both, probes=probes, kind="normal", generator=generator).flatten(0, 1)
     xi = prior.sqrt(white[:, :n].reshape(-1, *x.shape[1:]))
-    eta = noise * white[:, n:].reshape(-1, *noise.shape)
-    if not common:
-        return xi, eta
-    return xi.repeat(len(x), *(1,) * (xi.ndim - 1)), eta.repeat(len(x), *(1,) * (eta.ndim - 1))
+    eta = white[:, n:].reshape(-1, *noise.shape[1:])
+    if common:
+        xi, eta = (part.repeat(len(x), *(1,) * (part.ndim - 1)) for part in (xi, eta))
+    if len(noise) > 1:
+        noise = noise.repeat_interleave(probes, dim=0)
+    # Where nothing is seen the product with zero is NaN, which _gain leaves out.
+    return xi, noise * eta
 
 
 def _gain(pair: Pair, f: RowMap, x: Tensor, xi: Tensor, eta: Tensor) -> Tensor:
     """``G (J xi + eta)``."""
     y, pushed = jvp(f, x, xi)
-    recovered, gained = jvp(pair.g, y, pushed + eta)
+    seen = pushed + eta
+    recovered, gained = jvp(pair.g, y, torch.where(seen.isfinite(), seen, 0.0))
     if recovered.shape != x.shape:
         raise ShapeError(
             f"pair.g must return rows of x's shape {tuple(x.shape[1:])}; "

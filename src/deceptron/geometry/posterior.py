@@ -5,7 +5,7 @@ A draw is ``x + k (s xi - G (s J xi + eta))``: its covariance is ``k^2 P`` with 
 the pair's ``prior_share``: a family that is far from Gaussian varies less about an answer than C,
 its covariance at large, says. k is the product of
 
-- the pair's ``interval_factor``; both numbers are fitted on validation data;
+- the calibration's ``interval_factor``; both numbers are fitted on validation data;
 - ``max(1, misfit)`` of the row, the misfit being its residual over the noise level: where the data
   are not explained, the model that P comes from is wrong by at least that much (the Birge ratio).
 
@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
+from deceptron.core.calibration import calibration_of
 from deceptron.core.checks import check_count, check_range, check_rows
 from deceptron.core.protocols import RowMap
 from deceptron.geometry.noise_aware import CHUNK, Covariance, gain_errors, normalised_noise
@@ -40,24 +41,27 @@ class Posterior:
     """The spread of the answers ``x`` to observations with noise; nothing is drawn until asked.
 
     Args:
-        pair: maps f and g; its ``interval_factor``, ``prior_share``, ``bounds`` and ``scaler`` are
-            used if it has them. Without the first two they are 1, and nothing is calibrated.
+        pair: maps f and g; its ``calibration``, ``bounds`` and ``scaler`` are used if it has them.
+            Without the first the next two are 1, and nothing is calibrated.
         x: the answers, one a row.
         prior: covariance of the latents, for example ``problem.prior``.
-        noise_std: of the measurements, physical units.
+        noise_std: of the measurements, physical units; with ``noise_rows``, one row for each of x.
         misfit: RMS residual of each row over its noise level, if known.
         forward: replaces ``pair.f`` under J: latents to physical units, for example the simulator.
         bounds: box of the latents, by default the pair's.
-        prior_share: part of the prior's covariance that counts, by default the pair's.
+        factor: what draws are multiplied by, by default as the pair is calibrated.
+        prior_share: part of the prior's covariance that counts, likewise.
     """
 
     pair: Pair
     x: Float[Tensor, "B *x"]
     prior: Covariance
     noise_std: float | Tensor
+    noise_rows: bool = False
     misfit: Float[Tensor, " B"] | None = None
     forward: RowMap | None = None
     bounds: Bounds | None = None
+    factor: float | None = None
     prior_share: float | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +80,7 @@ class Posterior:
         check_rows("y", y)
         scaler = getattr(pair, "scaler", None) or Scaler()
         noise = normalised_noise(pair, noise_std, tuple(y.shape[1:])).to(y)
-        level = torch.hypot(noise, noise.new_tensor(getattr(pair, "surrogate_error", 0.0)))
+        level = torch.hypot(noise, noise.new_tensor(calibration_of(pair).surrogate_error))
         answers, misfits = [], []
         with torch.no_grad():
             for rows in y.split(CHUNK):
@@ -94,16 +98,18 @@ class Posterior:
         )
 
     @property
-    def factor(self) -> float:
-        """The pair's calibration; 1 if it has none."""
-        return float(getattr(self.pair, "interval_factor", None) or 1.0)
+    def scaling(self) -> float:
+        """``factor`` as given, else as the pair has it, else 1."""
+        if self.factor is not None:
+            return self.factor
+        return calibration_of(self.pair).interval_factor or 1.0
 
     @property
     def share(self) -> float:
         """``prior_share`` as given, else as the pair has it, else 1."""
         if self.prior_share is not None:
             return self.prior_share
-        return float(getattr(self.pair, "prior_share", None) or 1.0)
+        return calibration_of(self.pair).prior_share or 1.0
 
     def sample(
         self, samples: int = SAMPLES, *, generator: Generator | None = None
@@ -138,16 +144,20 @@ class Posterior:
 
     def _deviations(self, samples: int, seed: int) -> Iterator[Float[Tensor, "b S *x"]]:
         check_count("samples", samples)
-        scale = self.x.new_full((len(self.x),), self.factor)
+        scale = self.x.new_full((len(self.x),), self.scaling)
         if self.misfit is not None:
             scale = scale * self.misfit.to(self.x).clamp_min(1.0)
         prior = _Tempered(self.prior, check_range("prior_share", self.share, low=0.0, high=1.0))
-        for x, k in zip(self.x.split(ROWS), scale.split(ROWS), strict=True):
+        noise = torch.as_tensor(self.noise_std)
+        own = self.noise_rows and len(noise) == len(self.x)
+        for first in range(0, len(self.x), ROWS):
+            rows = slice(first, first + ROWS)
+            x, k = self.x[rows], scale[rows]
             errors = gain_errors(
                 self.pair,
                 x,
                 prior=prior,
-                noise_std=self.noise_std,
+                noise_std=noise[rows] if own else self.noise_std,
                 probes=samples,
                 generator=Generator().manual_seed(seed),
                 forward=self.forward,
@@ -216,8 +226,8 @@ def fit_interval_factor(
     these were, the intervals of a fresh row then hold at least 90% of its components on average,
     for any N from 9 on. It says nothing about other observations.
     """
-    std = posterior.std(samples, generator=generator) / posterior.factor
-    factor = _conformal(_error(posterior, truth) / std) / quantile(LEVEL, samples)
+    std = posterior.std(samples, generator=generator) / posterior.scaling
+    factor = conformal(_error(posterior, truth) / std) / quantile(LEVEL, samples)
     if not 0 < factor < math.inf:
         raise ConfigError(
             "truth cannot be calibrated against: the 90% quantile of |truth - x| / std must be "
@@ -233,7 +243,7 @@ def _error(posterior: Posterior, truth: Tensor) -> Float[Tensor, "B *x"]:
     return (truth - posterior.x).abs()
 
 
-def _conformal(scores: Float[Tensor, "N *x"]) -> float:
+def conformal(scores: Float[Tensor, "N *x"]) -> float:
     """The ceil(0.9 (N + 1) n)-th smallest score of N rows of n components."""
     # No error without spread is a score of 0, not NaN.
     flat = scores.flatten().nan_to_num(nan=0.0, posinf=torch.inf)

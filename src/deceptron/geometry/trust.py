@@ -12,13 +12,12 @@ below the noise is invisible to every test of this kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
+from deceptron.core.calibration import TrustLimits, calibration_of
 from deceptron.core.checks import check_rows
 from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
 
@@ -31,21 +30,21 @@ def trust(pair: Pair, y: Float[Tensor, "B *y"]) -> Trust:
     The pair must carry a calibration: ``dc.train`` and the models that ship do. A row that is not
     finite is flagged with an infinite score.
     """
-    limits = (getattr(pair, "calibration", None) or {}).get("trust")
+    limits = calibration_of(pair).trust
     if limits is None:
         raise ConfigError(
             "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
         )
     parts = round_trips(pair, y)
-    z = _standardised(parts, limits["parts"]) / float(limits["limit"])
+    z = _standardised(parts, limits.parts) / limits.limit
     z = torch.where(z.isfinite(), z, torch.inf)
     score, index = z.max(1)
     names = list(parts)
     return Trust(score, score > 1, parts, [names[k] for k in index.tolist()])
 
 
-def fit_trust(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Any]:
-    """Limits from observations that are to be trusted, as JSON; 5% of them are flagged."""
+def fit_trust(pair: Pair, y: Float[Tensor, "B *y"]) -> TrustLimits:
+    """Limits from observations that are to be trusted; 5% of them are flagged."""
     parts = round_trips(pair, y)
     found = {}
     for name, value in parts.items():
@@ -53,10 +52,10 @@ def fit_trust(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Any]:
         if len(logs) < 2 or not bool(logs.isfinite().all()):
             raise ConfigError(f"fit_trust(y=...) needs two or more finite rows; {name} is not")
         spread = float(logs.std().clamp_min(1e-3))
-        found[name] = {"centre": float(logs.mean()), "spread": spread}
+        found[name] = (float(logs.mean()), spread)
     worst = _standardised(parts, found).max(1).values
     # One standard deviation at least: rows that are all alike must not make a limit of zero.
-    return {"parts": found, "limit": max(1.0, float(worst.quantile(1 - FALSE_ALARMS)))}
+    return TrustLimits(found, max(1.0, float(worst.quantile(1 - FALSE_ALARMS))))
 
 
 def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:
@@ -85,11 +84,10 @@ def into_box(x: Float[Tensor, "B *x"], bounds: Bounds | None) -> Float[Tensor, "
 
 
 def _standardised(
-    parts: Mapping[str, Tensor], limits: Mapping[str, Mapping[str, float]]
+    parts: Mapping[str, Tensor], limits: Mapping[str, tuple[float, float]]
 ) -> Float[Tensor, "B parts"]:
     columns = [
-        (_logs(value) - limits[name]["centre"]) / limits[name]["spread"]
-        for name, value in parts.items()
+        (_logs(value) - limits[name][0]) / limits[name][1] for name, value in parts.items()
     ]
     return torch.stack(columns, dim=1)
 

@@ -8,7 +8,6 @@ from deceptron.maps.network import Network, build, kinds, register
 from deceptron.maps.pair import Deceptron
 from deceptron.maps.published import cnn_pair, mlp_pair
 from deceptron.maps.residual_cnn import ResidualCNN
-from deceptron.maps.shrinkage import Shrinkage
 from deceptron.maps.unet import UNet
 from deceptron.maps.wiener import Wiener
 
@@ -19,7 +18,6 @@ __all__ = [
     "LowRank",
     "Network",
     "ResidualCNN",
-    "Shrinkage",
     "SpectralGain",
     "UNet",
     "Wiener",

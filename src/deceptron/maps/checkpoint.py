@@ -1,13 +1,14 @@
 """Pairs on disk: one safetensors file whose header holds a JSON document, so no code can run.
 
-Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``shrinkage.*``, ``bounds.low`` and
+Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``calibration.*``, ``bounds.low`` and
 ``bounds.high`` (a bound without axes was a number). The document says what they belong to::
 
-    {"format": "deceptron-pair", "version": 1, "library": "0.1.0", "name": "heat-1d",
-     "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {},
+    {"format": "deceptron-pair", "version": 2, "library": "0.2.0", "name": "heat-1d",
+     "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {}, "calibration": {...},
      "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...}}
 
-A pair without a ridge estimate or a shrinkage has no such entry.
+A pair without a ridge estimate has no such entry. Files of version 1 have their calibration among
+the provenance, and sometimes a map called ``shrinkage``, which is passed over.
 
 A module of a class this library does not know has ``"kind": null`` and the name of its class;
 it loads into a module that the caller hands in.
@@ -27,14 +28,15 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
+from deceptron.core.calibration import Calibration, from_tensors, to_tensors
 from deceptron.core.files import replacing
 from deceptron.maps.network import Network, build, is_registered
 from deceptron.maps.pair import Deceptron
 
 FORMAT = "deceptron-pair"
-VERSION = 1
+VERSION = 2
 _KEY = "deceptron"
-_PARTS = ("f", "g", "wiener", "shrinkage")
+_PARTS = ("f", "g", "wiener")
 
 
 def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
@@ -55,6 +57,8 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
                     f"state of {prefix} must be tensors; {key!r} is a {type(value).__name__}"
                 )
             tensors[f"{prefix}.{key}"] = value
+    calibration, found = to_tensors(pair.calibration)
+    tensors.update({f"calibration.{key}": value for key, value in found.items()})
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -64,6 +68,7 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
         "y_shape": pair.y_shape,
         "bounded": pair.bounds is not None,
         "provenance": pair.provenance,
+        "calibration": calibration,
         "modules": {prefix: _describe(module) for prefix, module in modules.items()},
     }
     try:
@@ -148,7 +153,10 @@ def _write(path: Path, content: bytes) -> None:
 def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
     document, tensors = _read(path)
     try:
-        parts = {prefix: _part(tensors, prefix) for prefix in ("scaler", "bounds")}
+        parts = {prefix: _part(tensors, prefix) for prefix in ("scaler", "bounds", "calibration")}
+        if document["version"] == 1:
+            document["modules"].pop("shrinkage", None)
+            _part(tensors, "shrinkage")
         modules = {
             prefix: _module(path, prefix, description, given.get(prefix))
             for prefix, description in document["modules"].items()
@@ -169,7 +177,7 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             y_shape=document["y_shape"],
             name=document["name"],
             wiener=modules.get("wiener"),
-            shrinkage=modules.get("shrinkage"),
+            calibration=_calibration(document, parts["calibration"]),
             provenance=document["provenance"],
         )
     except CheckpointError:
@@ -265,6 +273,12 @@ def _check_fit(
                 f"{path}: {prefix}.{key} is {value.dtype}, the module's is {wanted[key].dtype}: "
                 "bring the module to the file's dtype with .to(...) first"
             )
+
+
+def _calibration(document: dict[str, Any], tensors: dict[str, Tensor]) -> Calibration:
+    if document["version"] == 1:
+        return Calibration.from_provenance(document["provenance"])
+    return from_tensors(document["calibration"], tensors)
 
 
 def _bounds(sides: dict[str, Tensor]) -> tuple[float | Tensor, float | Tensor]:

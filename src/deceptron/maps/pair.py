@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError
+from deceptron.core.calibration import Calibration
 from deceptron.maps.network import check_shape
 
 
@@ -19,16 +19,17 @@ class Deceptron(nn.Module):
 
     Both work in normalised measurement space; ``pair.scaler`` leads there from physical units
     (by default they are the same). ``bounds`` is the box of the latents, ``wiener`` a linear
-    estimate that the ``"wiener"`` method uses, ``shrinkage`` a map of latents that the guarded
-    method tries on its answers, ``provenance`` any JSON worth keeping with the weights. Shapes
-    are of one row; maps that know theirs (``in_shape``, ``out_shape``) state them.
+    estimate that the ``"wiener"`` method uses, ``calibration`` what the pair knows about itself
+    (its noise, its errors, plausible corrections), ``provenance`` any JSON worth keeping with the
+    weights, which nothing reads back. Shapes are of one row; maps that know theirs (``in_shape``,
+    ``out_shape``) state them.
     """
 
     f: nn.Module
     g: nn.Module
     scaler: Scaler
     wiener: nn.Module | None
-    shrinkage: nn.Module | None
+    calibration: Calibration
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Deceptron(nn.Module):
         y_shape: Sequence[int] | None = None,
         name: str | None = None,
         wiener: nn.Module | None = None,
-        shrinkage: nn.Module | None = None,
+        calibration: Calibration | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -53,13 +54,8 @@ class Deceptron(nn.Module):
             )
         self.scaler = Scaler() if scaler is None else scaler
         self.wiener = None if wiener is None else _module("wiener", wiener)
-        self.shrinkage = None if shrinkage is None else _module("shrinkage", shrinkage)
-        of_x = (
-            (forward, "in_shape"),
-            (reverse, "out_shape"),
-            (wiener, "out_shape"),
-            (shrinkage, "in_shape"),
-        )
+        self.calibration = Calibration() if calibration is None else calibration
+        of_x = (forward, "in_shape"), (reverse, "out_shape"), (wiener, "out_shape")
         of_y = (forward, "out_shape"), (reverse, "in_shape"), (wiener, "in_shape")
         self.x_shape = _agreed("x_shape", x_shape, of_x)
         self.y_shape = _agreed("y_shape", y_shape, of_y)
@@ -76,39 +72,27 @@ class Deceptron(nn.Module):
 
     @property
     def surrogate_error(self) -> float:
-        """RMS error of f on validation rows, normalised units, as its training noted it; else 0.
+        """RMS error of f on validation rows, normalised units; 0 if it does not know.
 
         A solve on the surrogate cannot and should not fit data more closely than that.
         """
-        measured = self.provenance.get("validation", {}).get("forward", {})
-        return float(measured.get("val_task", 0.0)) ** 0.5
+        return self.calibration.surrogate_error
 
     @property
-    def noise_std(self) -> float | None:
+    def noise_std(self) -> float | Tensor | None:
         """Noise of the observations it was trained for, physical units; None if it does not know.
 
         The guarded solver stops there unless it is told another noise.
         """
-        known = self.provenance.get("fields", {}).get("noise_std")
-        # A noise of its own for each component is kept as a digest only.
-        return float(known) if isinstance(known, (int, float)) and known > 0 else None
+        return self.calibration.noise_std
 
     @property
-    def calibration(self) -> dict[str, Any]:
-        """What validation data taught about error bars and trust; empty if never calibrated."""
-        return dict(self.provenance.get("calibration", {}))
-
-    @property
-    def interval_factor(self) -> float | None:
-        """What error bars are multiplied by, so that 90% intervals hold 90% of validation data."""
-        factor = self.calibration.get("interval_factor")
-        return None if factor is None else float(factor)
-
-    @property
-    def prior_share(self) -> float | None:
-        """Part of the prior's covariance that error bars count, as fitted on validation data."""
-        share = self.calibration.get("prior_share")
-        return None if share is None else float(share)
+    def verdict(self) -> str:
+        """What the pair is good for, in words."""
+        noise, level = self.noise_std, None
+        if noise is not None and self.y_shape is not None:
+            level = self.scaler.noise_level(noise, self.y_shape)
+        return self.calibration.verdict(level)
 
     def at_noise(self, noise_std: float | Tensor) -> Deceptron:
         """This pair, its weights shared, with g for noise of this size (physical units).
@@ -119,15 +103,22 @@ class Deceptron(nn.Module):
         bind = getattr(self.g, "at_noise", None)
         if bind is None or self.y_shape is None or self.g.noise_range is None:
             return self
+        noise = torch.as_tensor(noise_std, dtype=torch.float64)
+        if not bool((noise >= 0).all()):
+            raise ConfigError(f"noise_std must be >= 0; got {noise_std}")
         try:
-            level = self.scaler.noise_level(noise_std, self.y_shape)
+            rows = noise.to(self.scaler.scale.device) / self.scaler.scale
+            rows = rows.broadcast_to(*rows.shape[: -len(self.y_shape)], *self.y_shape)
         except RuntimeError:
             raise ShapeError(
                 f"noise_std must broadcast to one row of y, shape {self.y_shape}; "
-                f"got {tuple(torch.as_tensor(noise_std).shape)}"
+                f"got {tuple(noise.shape)}"
             ) from None
-        if not 0 <= level < math.inf:
-            raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
+        # One network for all rows: the typical one, of the sensors that there are.
+        there = rows[rows.isfinite()]
+        if len(there) == 0:
+            return self
+        level = float(there.square().mean().sqrt())
         return Deceptron(
             self.f,
             bind(level),
@@ -137,7 +128,7 @@ class Deceptron(nn.Module):
             y_shape=self.y_shape,
             name=self.name,
             wiener=self.wiener,
-            shrinkage=self.shrinkage,
+            calibration=self.calibration,
             provenance=self.provenance,
         )
 

@@ -1,75 +1,163 @@
-"""What a solution can be asked later, error bars and trust: worked out then, not during a solve."""
+"""From the outcome of a run to what a user gets: how each row ended, error bars, trust."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Bounds
-from deceptron.core.protocols import GaussianPrior, Pair, RowMap
-from deceptron.core.solution import Solution
+from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.scaler import Scaler
+from deceptron.core.solution import Cost, Solution
+from deceptron.core.status import Reason
 from deceptron.core.trust import Trust
+from deceptron.geometry.bars import AnswerBars
 from deceptron.geometry.noise_aware import Covariance
-from deceptron.geometry.posterior import Posterior as ErrorBars
+from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
-from deceptron.solve.evaluation import evaluation_mode
+from deceptron.solve.descents.correction import DENSE, REGRESSION
+from deceptron.solve.loop import Outcome
+from deceptron.solve.noise import noise_limit
+from deceptron.solve.recorder import Recorder
+from deceptron.solve.task import Task
 
-
-def informed(
-    solution: Solution,
-    pair: Pair | RowMap,
-    y: Tensor,
-    *,
-    prior: GaussianPrior | None,
-    noise_std: float | Tensor | None,
-    level: float | None,
-    bounds: Bounds | None,
-) -> Solution:
-    """The solution with what pair, prior and noise allow; ``level`` is what a residual should be.
-
-    J is that of ``pair.f`` whatever the objective was: the bars were calibrated with it.
-    """
-    if not isinstance(pair, Pair):
-        return solution
-    if isinstance(prior, Covariance) and noise_std is not None and level:
-        bars = ErrorBars(
-            pair=pair,
-            x=solution.x,
-            prior=prior,
-            noise_std=noise_std,
-            misfit=solution.residual / level,
-            bounds=bounds,
-        )
-        solution = replace(solution, error_bars=_Bars(bars))
-    if getattr(pair, "calibration", None):
-
-        def judge() -> Trust:
-            with evaluation_mode(pair):
-                return trust(pair, y)
-
-        solution = replace(solution, judge=judge)
-    return solution
+# Noise that is so much above the stated one is called so.
+NOISIER = 1.05
 
 
 @dataclass(frozen=True)
-class _Bars:
-    """Error bars whose draws are made in evaluation mode, whatever mode the pair is in by then."""
+class _Maps:
+    """A pair in evaluation mode, as error bars want it."""
 
-    bars: ErrorBars
+    f: RowMap
+    g: RowMap | None
+    scaler: Scaler
+    bounds: Bounds | None
 
-    def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
-        with evaluation_mode(self.bars.pair):
-            return self.bars.sample(samples, generator=generator)
 
-    def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
-        with evaluation_mode(self.bars.pair):
-            return self.bars.std(samples, generator=generator)
+def solution_of(
+    task: Task,
+    outcome: Outcome,
+    recorder: Recorder | None,
+    method: str,
+    seconds: float,
+    pair: Pair | RowMap,
+) -> Solution:
+    """Everything in the order and the units of the observations."""
+    reason = _ended(task, outcome)
+    status_of = torch.tensor([r.status for r in Reason], device=reason.device)
+    first = outcome.first_residual
+    relative = torch.where(first == 0, 0.0, outcome.residual / first)
+    judge = None
+    if isinstance(pair, Pair) and task.known.calibration.trust is not None:
 
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        with evaluation_mode(self.bars.pair):
-            return self.bars.interval(level, samples=samples, generator=generator)
+        def judge() -> Trust:
+            return trust(pair, task.y)  # type: ignore[arg-type]
+
+    return Solution(
+        x=outcome.x.reshape(-1, *task.x_shape),
+        status=status_of[reason],
+        reason=reason,
+        iterations=outcome.iterations,
+        residual=outcome.residual,
+        relative_residual=relative,
+        over_noise=outcome.over_noise,
+        explained=outcome.over_noise <= noise_limit(task.objective.count),
+        rule=outcome.rule,
+        loss=outcome.misfit / task.objective.count,
+        cost=Cost(**outcome.cost),
+        method=method,
+        seconds=seconds,
+        record=None if recorder is None else recorder.history,
+        error_bars=_bars(task, outcome, pair),
+        judge=judge,
+    )
+
+
+def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
+    """Why each row stopped, told apart as far as the noise allows."""
+    reason = outcome.reason.clone()
+    reason[task.no_data] = int(Reason.NO_DATA)
+    if task.noise is None:
+        return reason
+    limit = noise_limit(task.objective.count)
+    if task.on_surrogate:
+        beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > limit)
+        reason[beyond] = int(Reason.SURROGATE_LIMIT)
+    if "noise" in outcome.notes:
+        noise = outcome.notes["noise"].clamp_min(1.0)
+        ended = (reason == Reason.NO_PROGRESS) | (reason == Reason.NO_ACCEPTED_TRIAL)
+        ended = ended | (reason == Reason.STEP_LIMIT)
+        level = task.objective.tau * task.objective.level * noise
+        noisier = ended & (noise > NOISIER) & (outcome.residual <= NOISIER * level)
+        reason[noisier] = int(Reason.NOISIER)
+    return reason
+
+
+def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | None:
+    """With a prior that was stated, its own; else what the pair's calibration knows."""
+    known, calibration = task.known, task.known.calibration
+    prior = task.prior if task.prior is not None else calibration.family
+    if not isinstance(pair, Pair) or task.noise is None or not isinstance(prior, Covariance):
+        return None
+    notes = outcome.notes
+    corrected = torch.zeros_like(task.no_data)
+    if "count" in notes:
+        corrected = (notes["count"] > 0) & (outcome.iterations > 0)
+    first, others = (~corrected).nonzero().flatten(), corrected.nonzero().flatten()
+    x = outcome.x.reshape(-1, *task.x_shape)
+    ratio = outcome.residual / task.objective.level if task.objective.level is not None else None
+    noise = task.noise.reshape(-1, *task.y_shape)
+    at_start = None
+    if len(first):
+        rows = noise if len(noise) == 1 else noise[first]
+        at_start = Posterior(
+            pair=_Maps(known.f, known.g, known.scaler, known.bounds),  # type: ignore[arg-type]
+            x=x[first],
+            prior=prior,
+            noise_std=rows * known.scaler.scale.to(rows),
+            noise_rows=len(noise) > 1,
+            misfit=None if ratio is None else ratio[first],
+            bounds=task.bounds,
+            factor=calibration.interval_factor or 1.0,
+            prior_share=calibration.prior_share or 1.0,
+        )
+    corrections = task.corrections
+    return AnswerBars(
+        x=x,
+        bounds=task.bounds,
+        first=first,
+        others=others,
+        at_start=at_start,
+        known_std=None if corrections is None else lambda: _corrected_std(task, outcome, others),
+        shapes=() if corrections is None else corrections.members,
+        member=notes["member"][others] if len(others) else others,
+    )
+
+
+def _corrected_std(
+    task: Task, outcome: Outcome, rows: Int[Tensor, " k"]
+) -> Float[Tensor, "k n"]:
+    corrections = task.corrections
+    assert corrections is not None
+    notes = {name: value[rows] for name, value in outcome.notes.items()}
+    ratio = outcome.residual[rows] / (
+        task.objective.level if len(task.objective.level) == 1 else task.objective.level[rows]
+    )
+    wider = torch.maximum(ratio, notes["noise"]).clamp_min(1.0).double()[:, None]
+    if task.start.shape[1] <= DENSE:
+        std = corrections.factor * notes["spread"].double() * notes["noise"].double()[:, None]
+        return std * (wider / notes["noise"].double().clamp_min(1.0)[:, None])
+    objective = task.objective.at(rows)
+    weight = objective.whiten(torch.ones_like(task.target[rows]))
+    precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
+    std = corrections.std(notes["member"], notes["size"], precision) * wider
+    regression = corrections.regression
+    if regression is not None:
+        mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
+        own = regression.factor * regression.std.to(std)
+        std[mine] = own * wider[mine]
+    return std

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from deceptron.core.box import Bounds, Box
-from deceptron.core.checks import check_count, check_range, check_rows
+from deceptron.core.box import Bounds
+from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
-from deceptron.core.scaler import Scaler
-from deceptron.core.solution import Cost, Solution
-from deceptron.core.status import Reason
-from deceptron.solve.afterwards import informed
-from deceptron.solve.evaluation import evaluation_mode
-from deceptron.solve.forward import is_opaque, normalised, values_of
-from deceptron.solve.loop import Callback, Loop, Outcome
-from deceptron.solve.methods import Method, by_values, get_method
+from deceptron.core.solution import Solution
+from deceptron.solve.afterwards import solution_of
+from deceptron.solve.direct import answered
+from deceptron.solve.forward import as_forward
+from deceptron.solve.loop import Callback, Loop, Snapshot
+from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.model import Model, Tally
-from deceptron.solve.noise import discrepancy, noise_row, objective_of
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
-from deceptron.solve.starts import start_rows
 from deceptron.solve.stopping import Stopping
+from deceptron.solve.task import Known, observations, prepare
+
+# Rows that are solved together: more of them cost memory and save no time.
+ROWS = 4096
 
 
 def solve(
     pair: Pair | RowMap,
-    y: Tensor,
+    y: Any,
     *,
     method: str | Method = "guarded",
-    forward: RowMap | None = None,
+    forward: Any = None,
     differentiable: bool | None = None,
     surrogate_steps: int = 0,
     x0: Tensor | None = None,
     bounds: Bounds | None = None,
-    noise_std: float | Tensor | None = None,
+    noise_std: Any = None,
     prior: GaussianPrior | None = None,
     tau: float | None = None,
     max_iterations: int | None = None,
@@ -50,40 +54,41 @@ def solve(
 ) -> Solution:
     """Find, for each row of ``y``, a latent x whose prediction explains it.
 
-    Minimises ``0.5 * mean((f(x) - y)**2)`` per row over the box, in the pair's normalised
-    measurement units; with a ``prior``, the negative log posterior in the same units. Rows never
+    The default, ``guarded``, starts at g(y) and corrects what the data demand beyond chance: the
+    size and roughness of the correction are chosen row by row by their evidence. Other methods
+    minimise ``0.5 * mean(((f(x) - y) / s)**2)`` over the box, in the pair's normalised measurement
+    units, s = 1 where no noise is known; with a ``prior``, the negative log posterior. Rows never
     influence each other: N rows together give what N solves give.
 
     Args:
         pair: anything with ``f`` and ``g``; the classical methods also take a bare callable f.
-            Its ``scaler`` and ``bounds``, if it has them, are used.
-        y: observations, one per row, in physical units.
+            Its ``scaler``, ``bounds`` and ``calibration``, if it has them, are used.
+        y: observations, one per row, in physical units; any array. NaN is a missing sensor.
         method: a name (see ``dc.methods.METHODS``) or a ``Method`` with your own settings.
         forward: replaces ``pair.f`` in the objective, for example by the true simulator. Takes
-            latents, returns physical units.
+            latents, returns physical units. A problem stands for its simulator.
         differentiable: False if ``forward`` gives values only: NumPy code, an external program. It
-            is then called with plain tensors, may return any array, and is never differentiated.
-            Guarded combines trial evaluations along directions that g and the pair's f suggest;
-            other methods take the derivatives of the pair's f. Either way a row never ends worse
-            than it began, but need not end at a stationary point. By default True, or what the
-            problem says whose ``simulate`` it is.
+            is then called with plain tensors, may return any array, and is never differentiated:
+            images of directions are differences of its values, and what derivatives a method needs
+            are those of the pair's f. By default True, or what the simulator says of itself.
         surrogate_steps: with ``forward``, take up to so many steps on the pair's f first. Its
             evaluations are counted apart, as ``cost.surrogate``.
         x0: where to start; the default is the method's (guarded: g(y); most others: zero),
             projected on the bounds.
         bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
             those of the pair.
-        noise_std: standard deviation of the noise in y, physical units. Rows stop once their
-            residual is at most ``tau`` times the noise level (the discrepancy principle), which
-            includes the surrogate's own error when the pair knows it and ``forward`` is not given.
-            A pair that was trained for a range of noise levels is used at this one.
-            The guarded method takes that of the pair if neither noise nor tolerance is given.
-        tau: by default what 99% of pure noise stays below: 1.2 for 64 components, 1.05 for 1000.
-            With a prior there is an answer to converge to, so the rule is on only if tau is given.
-        prior: mean and covariance of the latents, for example ``problem.prior``; needs
-            ``noise_std``. Residuals then count each component by its noise, methods that start at
-            zero start at the mean, and inner solvers are preconditioned by the covariance. The
-            solution then has error bars: ``std``, ``interval()``, ``posterior()``.
+        noise_std: standard deviation of the noise in y, physical units: a number, one row of y,
+            ``(B, 1, ...)`` with one for each row, or the shape of y; infinite is a missing sensor.
+            Residuals then count by their noise, and rows stop once they are down to it (the
+            discrepancy principle). A pair that was trained for a range of noise levels is used at
+            this one. The guarded method takes the noise of the pair if neither noise nor another
+            stopping rule is given, and then allows for data that are noisier than that.
+        prior: regularise by this: mean and covariance of the latents, for example
+            ``problem.prior``; needs ``noise_std``. Methods that start at zero start at the mean,
+            and inner solvers are preconditioned by the covariance.
+        tau: how many times the noise level counts as explained, by default what 99% of pure noise
+            stays below: 1.2 for 64 components, 1.05 for 1000. With a prior there is an answer to
+            converge to, so the rule is on only if tau is given.
         max_iterations: accepted steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
@@ -95,35 +100,21 @@ def solve(
             after each pass, in which every live row makes one trial; a true value ends the run.
         progress: show a progress bar (rows done).
     """
+    settings = {name: value for name, value in locals().items() if name not in ("pair", "y")}
     chosen = get_method(method)
-    y = check_rows("y", y)
-    if noise_std is not None and hasattr(pair, "at_noise"):
-        pair = pair.at_noise(noise_std)
-    f, g = _maps(pair, chosen)
-    if prior is not None and not isinstance(prior, GaussianPrior):
-        raise ConfigError(
-            "prior must have mean, apply and solve, as problem.prior has; "
-            f"got {type(prior).__name__}"
-        )
-    scaler = _scaler(pair)
-    _check_precision(pair, y)
-    y_shape = tuple(y.shape[1:])
-    if tau is not None:
-        check_range("tau", tau, low=0, open_low=True)
-    opaque = is_opaque(forward, differentiable, pair, chosen)
+    known = Known.of(pair, noise_std)
+    y = observations(y, known)
+    if len(y) > ROWS:
+        return _in_parts(pair, y, settings)
+    simulator = as_forward(forward)
+    limit = chosen.max_iterations if max_iterations is None else max_iterations
+    check_count("max_iterations", limit, low=0)
+    rules = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
+    own_rule = any(rule is not None for rule in (*rules.values(), gradient_tolerance))
     started = time.perf_counter()
     warm = None
     if check_count("surrogate_steps", surrogate_steps, low=0):
-        if forward is None:
-            raise ConfigError(
-                "surrogate_steps needs forward=...: without one every step is on the surrogate; "
-                f"got {surrogate_steps}"
-            )
-        if chosen.direct:
-            raise ConfigError(
-                f"surrogate_steps has no use in method {chosen.name!r}, which takes no steps; "
-                f"got {surrogate_steps}"
-            )
+        _check_surrogate_steps(surrogate_steps, simulator, chosen)
         warm = solve(
             pair,
             y,
@@ -134,155 +125,113 @@ def solve(
             prior=prior,
             tau=tau,
             max_iterations=surrogate_steps,
-            tolerance=tolerance,
-            relative_tolerance=relative_tolerance,
             gradient_tolerance=gradient_tolerance,
             history=False,
+            **rules,
         )
         x0 = warm.x
-    if opaque:
-        chosen = by_values(chosen)
-    own_rule = tolerance is not None or relative_tolerance is not None
-    if noise_std is None and chosen.assumes_noise and not own_rule:
-        noise_std = getattr(pair, "noise_std", None)
-    surrogate_error = 0.0 if forward is not None else getattr(pair, "surrogate_error", 0.0)
-    noise = noise_row(scaler, noise_std, y_shape)
-    stopping = Stopping(
-        tolerance=tolerance,
-        relative_tolerance=relative_tolerance,
-        discrepancy=None
-        if noise is None or (prior is not None and tau is None)
-        else discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
-        gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
-        progress=None if noise is None or prior is not None else chosen.progress,
-    )
-    limit = chosen.max_iterations if max_iterations is None else max_iterations
-    check_count("max_iterations", limit, low=0)
-
-    others = (getattr(pair, name, None) for name in ("wiener", "shrinkage"))
-    maps = (pair, f, g, forward, *others)
-    with torch.inference_mode(False), torch.no_grad(), evaluation_mode(*maps):
-        target = y.detach().clone()
-        if scaler is not None:
-            target = scaler.normalise(target).to(y.dtype)
-        if forward is not None:
-            if opaque:
-                forward = values_of(forward)
-            forward = normalised(forward, scaler or Scaler(), y.dtype)
-        start = start_rows(pair, chosen, target, x0, g, prior)
-        x_shape = tuple(start.shape[1:])
-        box = None
-        if bounds is None:
-            bounds = getattr(pair, "bounds", None)
-        if bounds is not None:
-            box = Box.parse(bounds, x_shape, start)
-        x_flat = start.reshape(len(start), -1)
-        if box is not None:
-            x_flat = box.project(x_flat)
-
+    with torch.inference_mode(False), torch.no_grad(), _no_autocast():
+        task = prepare(
+            known,
+            y.clone() if y.is_inference() else y,
+            chosen,
+            forward=simulator,
+            differentiable=differentiable,
+            x0=x0,
+            bounds=bounds,
+            noise_std=noise_std,
+            prior=prior,
+            tau=tau,
+            own_rule=own_rule,
+        )
+        if task.corrections is not None:
+            chosen = correcting(
+                chosen,
+                task.corrections,
+                noise=task.table_noise,
+                free_noise=not task.noise_told,
+            )
+            if max_iterations is None:
+                limit = chosen.max_iterations
+        elif task.surrogate is not None:
+            chosen = by_values(chosen)
+        stopping = Stopping(
+            discrepancy=task.objective.tau is not None,
+            gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
+            progress=chosen.progress if task.noise is not None and prior is None else None,
+            **rules,
+        )
         tally = Tally(len(y), y.device)
-        objective = objective_of(noise, surrogate_error, prior, x_shape, target)
         model = Model(
-            forward or f,
-            g,
-            x_shape=x_shape,
-            y_shape=y_shape,
+            task.f,
+            task.g,
+            x_shape=task.x_shape,
+            y_shape=task.y_shape,
             tally=tally,
-            objective=objective,
-            surrogate=f if opaque else None,
+            objective=task.objective,
+            surrogate=task.surrogate,
         )
         if chosen.start in ("reverse", "finite reverse") and x0 is None:
             model.charge("g")
         if warm is not None:
             for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
                 model.charge(kind, spent)
-        descent = chosen.descent(x_flat.shape[1])
-        shrink = _flat_shrinkage(pair, x_shape) if chosen.shrinks else None
         recorder = None
-        if history:
-            recorder = Recorder(x_flat, components=y[0].numel(), rules=descent.rules)
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
-            outcome = Loop(
-                model,
-                descent=descent,
-                search=chosen.search,
-                stopping=stopping,
-                max_iterations=0 if chosen.direct else limit,
-                direct=chosen.direct,
-                box=box,
-                recorder=recorder,
-                callback=watched,
-                shrink=shrink if forward is not None and prior is None else None,
-            ).run(x_flat, target.reshape(len(y), -1))
+            if chosen.direct:
+                outcome = answered(model, stopping, task.start, task.target)
+            else:
+                descent = chosen.descent(task.start.shape[1])
+                if history:
+                    recorder = Recorder(task.start, rules=descent.rules)
+                outcome = Loop(
+                    model,
+                    descent=descent,
+                    search=chosen.search,
+                    stopping=stopping,
+                    max_iterations=limit,
+                    box=task.box,
+                    recorder=recorder,
+                    callback=watched,
+                ).run(task.start, task.target)
     seconds = time.perf_counter() - started
-    solution = _solution(outcome, x_shape, target[0].numel(), recorder, chosen.name, seconds)
-    return informed(
-        solution,
-        pair,
-        y,
-        prior=prior,
-        noise_std=noise_std,
-        level=objective.level,
-        bounds=bounds,
-    )
+    return solution_of(task, outcome, recorder, chosen.name, seconds, pair)
 
 
-def _solution(
-    outcome: Outcome,
-    x_shape: tuple[int, ...],
-    components: int,
-    recorder: Recorder | None,
-    method: str,
-    seconds: float,
-) -> Solution:
-    status_of = torch.tensor([reason.status for reason in Reason], device=outcome.reason.device)
-    residual, first = ((fit * (2 / components)).sqrt() for fit in (outcome.fit, outcome.first_fit))
-    return Solution(
-        x=outcome.x.reshape(-1, *x_shape),
-        status=status_of[outcome.reason],
-        reason=outcome.reason,
-        iterations=outcome.iterations,
-        residual=residual,
-        relative_residual=torch.where(first == 0, 0.0, residual / first),
-        loss=outcome.misfit / components,
-        cost=Cost(**outcome.cost),
-        shrunk=outcome.shrunk,
-        method=method,
-        seconds=seconds,
-        record=None if recorder is None else recorder.history,
-    )
+def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:
+    """Solve so many rows at a time; what has a row for each of y's is cut with them."""
+    own = ("x0", "noise_std")
+    arrays = {
+        name: torch.as_tensor(settings[name]) for name in own if settings[name] is not None
+    }
+    cut = [n for n, a in arrays.items() if n == "x0" or (a.ndim == y.ndim and len(a) == len(y))]
+    callback: Callback | None = settings["callback"]
+    parts: list[Solution] = []
+    for first in range(0, len(y), ROWS):
+        rows = slice(first, first + ROWS)
+        here = {name: arrays[name][rows] for name in cut}
+        if callback is not None:
+
+            def shifted(number: int, snapshot: Snapshot, first: int = first) -> object:
+                assert callback is not None
+                return callback(number, replace(snapshot, rows=snapshot.rows + first))
+
+            here["callback"] = shifted
+        parts.append(solve(pair, y[rows], **{**settings, **here}))
+    return Solution.joined(parts)
 
 
-def _maps(pair: Pair | RowMap, method: Method) -> tuple[RowMap, RowMap | None]:
-    if isinstance(pair, Pair):
-        return pair.f, pair.g
-    if not callable(pair):
-        raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
-    if method.needs_reverse:
-        raise ConfigError(f"method {method.name!r} needs a pair with f and g; got a bare callable")
-    return pair, None
-
-
-def _scaler(pair: object) -> Scaler | None:
-    scaler = getattr(pair, "scaler", None)
-    return None if scaler is None or scaler.is_identity else scaler
-
-
-def _check_precision(pair: object, y: Tensor) -> None:
-    """A float64 y through float32 weights would fail deep inside a layer, with a worse message."""
-    if not isinstance(pair, nn.Module):
-        return
-    for parameter in pair.parameters():
-        if parameter.is_floating_point():
-            check_rows("y", y, dtype=parameter.dtype, device=parameter.device)
-            return
-
-
-def _flat_shrinkage(pair: object, x_shape: tuple[int, ...]) -> RowMap | None:
-    shrinkage = getattr(pair, "shrinkage", None)
-    if shrinkage is None:
-        return None
-    return lambda x: shrinkage(x.reshape(-1, *x_shape)).reshape(x.shape)
+def _check_surrogate_steps(steps: int, forward: RowMap | None, method: Method) -> None:
+    if forward is None:
+        raise ConfigError(
+            "surrogate_steps needs forward=...: without one every step is on the surrogate; "
+            f"got {steps}"
+        )
+    if method.direct:
+        raise ConfigError(
+            f"surrogate_steps has no use in method {method.name!r}, which takes no steps; "
+            f"got {steps}"
+        )
 
 
 def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
@@ -290,3 +239,13 @@ def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> f
     if rule is None:
         return float(torch.finfo(dtype).eps ** 0.5)
     return rule if rule != 0 else None
+
+
+@contextmanager
+def _no_autocast() -> Iterator[None]:
+    """Half precision, switched on for a network around us, is not for a solver's differences."""
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield

@@ -1,22 +1,26 @@
-"""Evaluation mode for the time of a solve, and of what its solution is asked later."""
+"""Maps in evaluation mode, without touching the modules that others may be using."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from typing import Any, TypeVar
 
 from torch import nn
 
+M = TypeVar("M")
 
-@contextmanager
-def evaluation_mode(*maps: object) -> Iterator[None]:
-    """Dropout or batch statistics would let one row disturb another."""
-    tops = (m for m in maps if isinstance(m, nn.Module))
-    training = [module for top in tops for module in top.modules() if module.training]
-    for module in training:
+
+def in_evaluation(map_: M) -> M:
+    """The map itself, or a copy in evaluation mode that shares its weights.
+
+    Dropout or batch statistics would let one row disturb another. Switching the module itself
+    would switch it for other threads too.
+    """
+    if not isinstance(map_, nn.Module) or not any(m.training for m in map_.modules()):
+        return map_
+    # Weights and buffers are handed over as they are: only the modules around them are new.
+    kept: dict[int, Any] = {id(t): t for t in (*map_.parameters(), *map_.buffers())}
+    other = copy.deepcopy(map_, kept)
+    for module in other.modules():
         module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    return other

@@ -8,28 +8,61 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deceptron.core.errors import ConfigError
-from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
+from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.methods import Method
 
 
-def normalised(forward: RowMap, scaler: Scaler, dtype: torch.dtype) -> RowMap:
-    """From physical units to those of the objective."""
-    return lambda x: scaler.normalise(forward(x)).to(dtype)
+def as_forward(forward: Any) -> RowMap | None:
+    """What was passed as ``forward``: a function, or a problem, whose simulator is meant."""
+    if forward is None:
+        return None
+    if callable(simulate := getattr(forward, "simulate", None)):
+        return simulate
+    if not callable(forward):
+        raise ConfigError(
+            "forward must be a function from latents to observations, or a problem; "
+            f"got {type(forward).__name__}"
+        )
+    return in_evaluation(forward)
+
+
+def normalised(
+    forward: RowMap, scaler: Scaler, dtype: torch.dtype, y_shape: tuple[int, ...]
+) -> RowMap:
+    """From physical units to those of the objective; shapes are checked before they broadcast."""
+
+    def simulate(x: Tensor) -> Tensor:
+        y = forward(x)
+        if not isinstance(y, Tensor):
+            raise ConfigError(
+                f"forward must return a tensor of observations; it returned {type(y).__name__}. "
+                "If it gives NumPy values, pass differentiable=False"
+            )
+        if tuple(y.shape) != (len(x), *y_shape):
+            raise ShapeError(
+                f"forward must map {tuple(x.shape)} to {(len(x), *y_shape)}; "
+                f"it returned {tuple(y.shape)}"
+            )
+        return scaler.normalise(y).to(dtype)
+
+    return simulate
 
 
 def is_opaque(
-    forward: RowMap | None, differentiable: bool | None, pair: object, method: Method
+    forward: RowMap | None, differentiable: bool | None, has_surrogate: bool, method: Method
 ) -> bool:
-    """Whether only values of ``forward`` can be had; a problem's simulator says so itself."""
+    """Whether only values of ``forward`` can be had; a simulator or its problem says so itself."""
     if differentiable is None:
-        differentiable = getattr(getattr(forward, "__self__", None), "differentiable", True)
+        owner = getattr(forward, "__self__", None)
+        differentiable = getattr(forward, "differentiable", getattr(owner, "differentiable", True))
     if differentiable:
         return False
     if forward is None:
         raise ConfigError("differentiable=False is about forward=..., which is not given")
-    if not isinstance(pair, Pair) and not method.direct:
+    if not has_surrogate and not method.direct:
         raise ConfigError(
             "differentiable=False needs a pair whose f lends its derivatives; got a bare callable"
         )
@@ -37,5 +70,12 @@ def is_opaque(
 
 
 def values_of(forward: Callable[[Tensor], Any]) -> RowMap:
-    """Plain values in, rows of any array type out."""
-    return lambda x: torch.as_tensor(forward(x.detach())).to(x)
+    """Plain values in, rows of any array type out; the map gets a copy of its own."""
+
+    def simulate(x: Tensor) -> Tensor:
+        y = forward(x.detach().clone())
+        if y is None:
+            raise ConfigError("forward must return observations; it returned None")
+        return torch.as_tensor(y).to(x)
+
+    return simulate

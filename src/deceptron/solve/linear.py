@@ -153,6 +153,7 @@ class ConjugateGradients:
                 step_out[solved.index] = solved.d
                 solved = solved.take(live)
                 gamma, goal, going = gamma[live], goal[live], going[live]
+                objective = model.objective.at(solved.index)
                 # A row's count must not depend on its neighbours.
                 quadratic = _Quadratic(objective, model.linearise(solved.x, charged=False))
             steps[solved.index] += going
@@ -295,11 +296,11 @@ class Dense:
         # LAPACK refuses NaN for the whole batch; such a row gets a zero step instead.
         usable = jacobian.isfinite().all((1, 2))
         jacobian = torch.where(usable[:, None, None], jacobian, 0.0)
-        if model.objective.stiffness > 0:
-            weighted = model.objective.weigh(jacobian.mT).mT
+        weighted = model.objective.weigh_columns(jacobian)
+        if model.objective.has_prior:
             return Normal(weighted.mT @ weighted, free * usable[:, None])
-        left, values, right = torch.linalg.svd(jacobian, full_matrices=False)
-        coefficients = (left.mT @ point.r[:, :, None])[:, :, 0]
+        left, values, right = torch.linalg.svd(weighted, full_matrices=False)
+        coefficients = (left.mT @ model.objective.weigh(point.r)[:, :, None])[:, :, 0]
         return Spectrum(values, right, coefficients, free)
 
     def solve(

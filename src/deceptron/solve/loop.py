@@ -17,10 +17,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Box
-from deceptron.core.protocols import RowMap
 from deceptron.core.status import Reason
-from deceptron.solve.model import KINDS, Model, Point, Trial
-from deceptron.solve.protocols import Descent, Search, SearchState, Step
+from deceptron.solve.model import KINDS, Model, Point, Tally, Trial
+from deceptron.solve.protocols import Descent, Proposal, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
 from deceptron.solve.stopping import RUNNING, Stopping
@@ -53,12 +52,31 @@ class Outcome:
 
     x: Float[Tensor, "B n"]
     misfit: Float[Tensor, " B"]
-    fit: Float[Tensor, " B"]
-    first_fit: Float[Tensor, " B"]
+    residual: Float[Tensor, " B"]
+    first_residual: Float[Tensor, " B"]
+    over_noise: Float[Tensor, " B"]
     iterations: Int[Tensor, " B"]
+    rule: Int[Tensor, " B"]  # of the last accepted step, -1 if there was none
     reason: Int[Tensor, " B"]
-    shrunk: Bool[Tensor, " B"]
     cost: dict[str, Int[Tensor, " B"]]
+    notes: dict[str, Tensor]
+
+    @staticmethod
+    def unanswered(x: Float[Tensor, "B n"], reason: Int[Tensor, " B"], tally: Tally) -> Outcome:
+        """Every row as it starts."""
+        unknown = torch.full_like(x[:, 0], float("nan"))
+        return Outcome(
+            x=x.clone(),
+            misfit=unknown.clone(),
+            residual=unknown.clone(),
+            first_residual=unknown.clone(),
+            over_noise=unknown,
+            iterations=torch.zeros_like(reason),
+            rule=torch.full_like(reason, -1),
+            reason=reason,
+            cost={kind: tally.counts(kind) for kind in KINDS},
+            notes={},
+        )
 
 
 @dataclass(frozen=True)
@@ -68,17 +86,14 @@ class _Live(RowData):
     row: Int[Tensor, " B"]
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
-    first_fit: Float[Tensor, " B"]
+    rule: Int[Tensor, " B"]
+    first_residual: Float[Tensor, " B"]
     first_gradient: Float[Tensor, " B"]
     finite_trial: Bool[Tensor, " B"]  # some trial since the last accepted step was finite
 
 
 class Loop:
-    """One run. A ``direct`` method has its answer in the start: it takes no steps.
-
-    ``shrink`` maps a point to a likelier one: a row that a step has brought to the noise ends
-    there if that explains the data too, for one evaluation.
-    """
+    """One run."""
 
     def __init__(
         self,
@@ -88,16 +103,13 @@ class Loop:
         search: Search[Any],
         stopping: Stopping,
         max_iterations: int,
-        direct: bool,
         box: Box | None,
         recorder: Recorder | None,
         callback: Callback | None,
-        shrink: RowMap | None = None,
     ) -> None:
         self.model, self.descent, self.search = model, descent, search
         self.stopping, self.max_iterations, self.box = stopping, max_iterations, box
-        self.recorder, self.callback, self.direct = recorder, callback, direct
-        self.shrink = shrink
+        self.recorder, self.callback = recorder, callback
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
 
@@ -118,22 +130,14 @@ class Loop:
         observed = (target.abs() < torch.inf).all(1)
         usable = (observed & (x0.abs() < torch.inf).all(1)).nonzero().flatten()
         bad = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
-        self.outcome = Outcome(
-            x=x0.clone(),
-            misfit=unknown.clone(),
-            fit=unknown.clone(),
-            first_fit=unknown.clone(),
-            iterations=counts.clone(),
-            reason=bad,
-            shrunk=torch.zeros_like(observed),
-            cost={kind: self.model.tally.counts(kind) for kind in KINDS},
-        )
-        self.model.tally.keep(usable)
+        self.outcome = Outcome.unanswered(x0, bad, self.model.tally)
+        self.model.keep(usable)
         self.live = _Live(
             row=usable,
             target=target[usable],
             iterations=counts[usable],
-            first_fit=unknown[usable],
+            rule=counts[usable] - 1,
+            first_residual=unknown[usable],
             first_gradient=unknown[usable],
             finite_trial=torch.zeros_like(usable, dtype=torch.bool),
         )
@@ -141,11 +145,11 @@ class Loop:
             return
         trial = self.model.evaluate(x0[usable], self.live.target)
         self.point = trial.point
-        self.live = replace(self.live, first_fit=self.point.fit)
+        self.live = replace(self.live, first_residual=self.point.residual)
         finite = self.point.misfit.isfinite()
         reason = _mark(None, ~finite, Reason.NONFINITE_START)
         reason = self._settle(0, trial, finite, reason)
-        if self.stopping.gradient_tolerance is not None and self.point.gradient.numel():
+        if self.stopping.gradient_tolerance is not None and self.point.known_gradient is not None:
             first = self._projected_gradient()
             self.live = replace(self.live, first_gradient=first)
             reason = _mark(reason, first == 0, Reason.GRADIENT)
@@ -158,7 +162,7 @@ class Loop:
         proposal = self.descent.propose(model, point, self.descent_state, search_state.scale)
         x = proposal.x if self.box is None else self.box.project(proposal.x)
         p = x - point.x
-        slope = dot(point.gradient, p)
+        slope = p.sum(1) if point.known_gradient is None else dot(point.gradient, p)
         if not bool((slope.abs() < torch.inf).all()):
             # A step that is not finite is not evaluated (a simulator may refuse it, for everyone);
             # its slope of NaN fails every test a search makes.
@@ -168,7 +172,7 @@ class Loop:
         trial = model.evaluate(x, live.target)
         if self.search.needs_trial_gradient:
             gradient = model.gradient(trial)
-            trial = replace(trial, point=replace(trial.point, gradient=gradient))
+            trial = replace(trial, point=replace(trial.point, known_gradient=gradient))
         step = Step(x, p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
 
@@ -178,16 +182,15 @@ class Loop:
             clean = torch.zeros_like(accept)
             self.live = replace(live, iterations=live.iterations + 1, finite_trial=clean)
         else:
-            if trial.point.gradient.numel() == 0:
-                trial = replace(trial, point=replace(trial.point, gradient=point.gradient))
+            if trial.point.known_gradient is None:
+                trial = replace(trial, point=replace(trial.point, known_gradient=point.known_gradient))
             self.point = trial.point.where(accept, point)
             sane = (trial.point.misfit.isfinite() & slope.isfinite()) | live.finite_trial
             iterations = live.iterations + accept
             self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
             reason = _mark(reason, give_up & sane, Reason.NO_ACCEPTED_TRIAL)
             reason = _mark(reason, give_up, Reason.NONFINITE_TRIALS)
-        if self.shrink is not None and self.stopping.discrepancy is not None:
-            self._shrink(self.shrink, self.stopping.discrepancy, accept)
+        self._remember(proposal, accept)
         if self.recorder is not None:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
@@ -198,23 +201,6 @@ class Loop:
                 little = little & ~proposal.provisional
         reason = self._settle(number, trial, accept, reason, little)
         self._finish_pass(number, accept, reason)
-
-    def _shrink(self, shrink: RowMap, noise: float, moved: Bool[Tensor, " B"]) -> None:
-        rows = (moved & (self.point.residual <= noise)).nonzero().flatten()
-        if len(rows) == 0:
-            return
-        x = shrink(self.point.x[rows])
-        if self.box is not None:
-            x = self.box.project(x)
-        shrunk = self.model.at(rows).evaluate(x, self.live.target[rows]).point
-        fine = shrunk.residual <= noise
-        # All but the gradient, which nobody asks for: these rows are about to stop.
-        changed = {
-            name: getattr(self.point, name).index_copy(0, rows[fine], getattr(shrunk, name)[fine])
-            for name in ("x", "y", "r", "fit", "misfit")
-        }
-        self.point = replace(self.point, **changed)
-        self.outcome.shrunk[self.live.row[rows[fine]]] = True
 
     def _settle(
         self,
@@ -229,14 +215,15 @@ class Loop:
         """
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
-            first = (live.first_fit * (2 / live.target.shape[1])).sqrt()
-            for rule, met in stopping.residual_rules(self.point.residual, first):
+            for rule, met in stopping.residual_rules(self.point, live.first_residual):
                 reason = _mark(reason, met & moved, rule)
         if little is not None:
             reason = _mark(reason, little & moved, Reason.NO_PROGRESS)
 
         small_enough = stopping.gradient_tolerance
         wanted = moved if reason is None else moved & (reason == RUNNING)
+        if small_enough is None and not self.descent.needs_gradient:
+            wanted = torch.zeros_like(moved)
         # A row takes at most one step a pass, so early passes need not look at the step limit.
         at_limit = live.iterations >= self.max_iterations if number >= self.max_iterations else None
         if at_limit is not None and (small_enough is None or self.max_iterations == 0):
@@ -247,8 +234,7 @@ class Loop:
                 small = self._projected_gradient() <= small_enough * live.first_gradient
                 reason = _mark(reason, wanted & small, Reason.GRADIENT)
         if at_limit is not None:
-            answered = self.direct and not stopping.any_residual_rule
-            reason = _mark(reason, at_limit, Reason.DIRECT if answered else Reason.STEP_LIMIT)
+            reason = _mark(reason, at_limit, Reason.STEP_LIMIT)
         return reason
 
     def _update_gradient(
@@ -259,9 +245,9 @@ class Loop:
             return
         everyone = bool(wanted.all())
         gradient = self.model.gradient(trial, None if everyone else wanted)
-        if not everyone and self.point.gradient.numel():
+        if not everyone and self.point.known_gradient is not None:
             gradient = torch.where(moved[:, None], gradient, self.point.gradient)
-        self.point = replace(self.point, gradient=gradient)
+        self.point = replace(self.point, known_gradient=gradient)
 
     def _projected_gradient(self) -> Float[Tensor, " B"]:
         x, gradient = self.point.x, self.point.gradient
@@ -290,21 +276,39 @@ class Loop:
         rows = live.row[done]
         out.x[rows] = self.point.x[done]
         out.misfit[rows] = self.point.misfit[done]
-        out.fit[rows] = self.point.fit[done]
-        out.first_fit[rows] = live.first_fit[done]
+        out.residual[rows] = self.point.residual[done]
+        out.first_residual[rows] = live.first_residual[done]
+        out.over_noise[rows] = self.model.objective.at(done).over_noise(self.point.r[done])
         out.iterations[rows] = live.iterations[done]
+        out.rule[rows] = live.rule[done]
         out.reason[rows] = reason[done]
         for kind, totals in out.cost.items():
             totals[rows] = self.model.tally.counts(kind)[done]
+        self._note(rows, done)
 
         self.live = live.take(stay)
-        self.model.tally.keep(stay)
+        self.model.keep(stay)
         if len(stay):
             self.point = self.point.take(stay)
             if self.search_state is not None and self.descent_state is not None:
                 self.search_state = self.search_state.take(stay)
                 self.descent_state = self.descent_state.take(stay)
         return stay
+
+    def _remember(self, proposal: Proposal, accept: Bool[Tensor, " B"]) -> None:
+        rule = torch.zeros_like(self.live.rule) if proposal.rule is None else proposal.rule
+        self.live = replace(self.live, rule=torch.where(accept, rule, self.live.rule))
+
+    def _note(self, rows: Int[Tensor, " k"], done: Int[Tensor, " k"]) -> None:
+        """What the descent wants to be remembered of rows that leave, zero where it never met them."""
+        if self.descent_state is None:
+            return
+        for name in self.descent.notes:
+            value = getattr(self.descent_state, name)
+            if name not in self.outcome.notes:
+                blank = value.new_zeros(len(self.outcome.x), *value.shape[1:])
+                self.outcome.notes[name] = blank
+            self.outcome.notes[name][rows] = value[done]
 
     def _prepare(self, moved: Bool[Tensor, " B"]) -> None:
         model, point, box = self.model, self.point, self.box
@@ -325,7 +329,7 @@ class Loop:
             rows=live.row,
             x=point.x.reshape(-1, *self.model.x_shape),
             residual=point.residual,
-            loss=point.misfit / point.r.shape[1],
+            loss=point.misfit / self.model.objective.count,
             iterations=live.iterations,
             accepted=moved,
             reason=torch.full_like(live.row, RUNNING) if reason is None else reason,
@@ -346,12 +350,12 @@ class Loop:
         entry = Entry(
             row=live.row,
             iteration=live.iterations,
-            misfit=self.point.misfit,
-            fit=self.point.fit,
+            loss=self.point.misfit / self.model.objective.count,
+            residual=self.point.residual,
             scale=search_state.scale,
             slope=step.slope,
             step_norm=norm(step.p),
-            gradient_norm=norm(before.gradient),
+            gradient_norm=norm(step.p if before.known_gradient is None else before.gradient),
             accepted=accept,
             rejections=search_state.trials,
             rule=torch.zeros_like(live.row) if rule is None else rule,

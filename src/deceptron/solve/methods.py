@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from torch import Tensor
+
 from deceptron.core.checks import check_choice, check_count
+from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve.descents.by_values import ByValues
+from deceptron.solve.descents.correction import Correction
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
 from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS
@@ -17,6 +21,7 @@ from deceptron.solve.descents.steepest import Steepest
 from deceptron.solve.linear import ConjugateGradients, Dense, LinearSolver
 from deceptron.solve.protocols import Descent, Search
 from deceptron.solve.searches import AdaptiveDamping, Armijo, Decrease, Wolfe
+from deceptron.solve.shares import Shares
 from deceptron.solve.span import Directions
 
 Linear = Literal["auto", "cg", "dense"]
@@ -38,8 +43,8 @@ class Method:
     ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
     differs from row to row, and twice its RMS covers most rows. ``secants`` are the directions that
     it tries where the forward map has no derivatives; without them it takes the surrogate's. With
-    ``shrinks``, a row that a step brings to the noise of ``forward`` is shrunk by the pair's
-    ``shrinkage``, if it has one and the result explains the data too.
+    ``corrects``, the noise and plausible corrections known, rows are corrected by their evidence
+    (``solve/descents/correction.py``) instead.
     """
 
     name: str
@@ -54,7 +59,7 @@ class Method:
     progress: float | None = None
     secants: Directions | None = None
     surrogate_margin: float = 1.0
-    shrinks: bool = False
+    corrects: bool = False
 
 
 def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
@@ -118,7 +123,24 @@ def guarded(
         # Where there is no rung below them, half as much pays.
         secants=replace(directions, pays=directions.pays / 2),
         surrogate_margin=2.0,
-        shrinks=True,
+        corrects=True,
+    )
+
+
+# Linearisations of a correction, and the share of the misfit that each but the last must gain.
+LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.05
+
+
+def correcting(method: Method, corrections: Corrections, *, noise: Tensor, free_noise: bool) -> Method:
+    """The same, its rows corrected by their evidence; ``noise`` is what the tables were made for."""
+    descent = Correction(corrections, noise, free_noise)
+    return replace(
+        method,
+        descent=lambda n: descent,
+        search=Shares(guesses=corrections.regression is not None),
+        max_iterations=LINEARISATIONS,
+        gradient_tolerance=0.0,
+        progress=CORRECTION_PROGRESS,
     )
 
 
@@ -276,6 +298,7 @@ def get_method(method: str | Method) -> Method:
     """Resolve a name; a ``Method`` passes through."""
     if isinstance(method, Method):
         return method
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
-    return METHODS[method]()
+    name = method.lower() if isinstance(method, str) else method
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]()

@@ -19,9 +19,10 @@ from deceptron.solve.rows import RowData
 class Point(RowData):
     """Rows at their current iterates; ``misfit`` is the objective, ``gradient`` its gradient.
 
-    ``fit`` is the part of the misfit that the data make, 0.5 |w r|^2; without a prior it is all of
-    it, and w = 1. The loss that users see is misfit / m. Every test the loop makes is homogeneous
-    in it, so the factor is applied once, at the end.
+    ``fit`` is the part of the misfit that the data make, 0.5 |w r|^2, without a prior all of it;
+    ``residual`` is the RMS of w r, ``explained`` whether it is down to the noise. The loss that users see is misfit over the number of observed
+    components. Every test the loop makes is homogeneous in it, so the factor is applied once, at
+    the end.
     """
 
     x: Float[Tensor, "B n"]
@@ -29,12 +30,15 @@ class Point(RowData):
     r: Float[Tensor, "B m"]
     fit: Float[Tensor, " B"]
     misfit: Float[Tensor, " B"]
-    gradient: Float[Tensor, "B n"]
+    residual: Float[Tensor, " B"]
+    explained: Bool[Tensor, " B"]
+    known_gradient: Float[Tensor, "B n"] | None = None
 
     @property
-    def residual(self) -> Float[Tensor, " B"]:
-        """RMS over the components of w r."""
-        return (self.fit * (2 / self.r.shape[1])).sqrt()
+    def gradient(self) -> Float[Tensor, "B n"]:
+        """Of the objective, for those who have seen to it that it is known."""
+        assert self.known_gradient is not None
+        return self.known_gradient
 
 
 KINDS = ("f", "g", "jvp", "vjp", "surrogate", "linear_steps")
@@ -77,7 +81,7 @@ class Tally:
 class Trial:
     """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
 
-    ``point.gradient`` is empty until somebody asks for ``Model.gradient``. Where a surrogate gives
+    ``point.known_gradient`` is None until somebody asks for ``Model.gradient``. Where a surrogate gives
     the derivatives there is no graph to hold yet.
     """
 
@@ -101,14 +105,19 @@ class Model:
         x_shape: tuple[int, ...],
         y_shape: tuple[int, ...],
         tally: Tally,
-        objective: LeastSquares | None = None,
+        objective: LeastSquares,
         surrogate: RowMap | None = None,
     ) -> None:
         self._f, self._g, self._surrogate = f, g, surrogate
         self.x_shape, self.y_shape = x_shape, y_shape
         self.tally = tally
-        self.objective = objective or LeastSquares()
+        self.objective = objective
         self._rows: Tensor | None = None
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether f itself can be differentiated."""
+        return self._surrogate is None
 
     def at(self, rows: Int[Tensor, " k"]) -> Model:
         """The same maps for a sub-batch that consists of the live rows ``rows``."""
@@ -118,17 +127,29 @@ class Model:
             x_shape=self.x_shape,
             y_shape=self.y_shape,
             tally=self.tally,
-            objective=self.objective,
+            objective=self.objective.at(rows),
             surrogate=self._surrogate,
         )
         other._rows = rows if self._rows is None else self._rows[rows]
         return other
+
+    def keep(self, index: Int[Tensor, " k"]) -> None:
+        """Only the live rows at ``index`` stay."""
+        self.tally.keep(index)
+        self.objective = self.objective.at(index)
 
     def charge(self, kind: str, amount: int | Tensor = 1) -> None:
         """Add to the count ``kind`` of every row of this (sub-)batch."""
         if self._surrogate is not None and kind in ("jvp", "vjp"):
             kind = "surrogate"
         self.tally.charge(kind, amount, self._rows)
+
+    def values(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Point:
+        """f at ``x``, without a graph."""
+        self.charge("f")
+        with torch.no_grad():
+            y = self._rows_of_y(self._f, x.detach()).detach()
+        return self._point(x, y, target)
 
     def evaluate(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Trial:
         """f at ``x``, keeping the graph for a later vjp."""
@@ -146,10 +167,15 @@ class Model:
                     raise
                 raise _no_graph() from error
             y = output.detach()
-        r = y - target
-        fit = self.objective.fit(r)
-        point = Point(x, y, r, fit, self.objective.value(x, fit), gradient=x.new_empty(0))
-        return Trial(point, leaf, output)
+        return Trial(self._point(x, y, target), leaf, output)
+
+    def _point(self, x: Tensor, y: Tensor, target: Tensor) -> Point:
+        objective = self.objective
+        r = objective.difference(y, target)
+        fit = objective.fit(r)
+        residual = objective.residual(fit)
+        explained = objective.explained(residual)
+        return Point(x, y, r, fit, objective.value(x, fit), residual, explained)
 
     def gradient(
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None

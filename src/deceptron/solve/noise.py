@@ -1,69 +1,121 @@
-"""What the noise decides: when a residual may be left, and how much a prior weighs."""
+"""What was observed and how well: missing components, the noise, and the objective they make."""
 
 from __future__ import annotations
 
-import math
-
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior
 from deceptron.core.scaler import Scaler
-from deceptron.solve.objective import LeastSquares, Posterior
+from deceptron.solve.objective import LeastSquares, Regularised
 
 # Of the standard normal distribution.
 QUANTILE_99 = 2.326
 
 
-def noise_row(
-    scaler: Scaler | None, noise_std: float | Tensor | None, y_shape: tuple[int, ...]
-) -> Tensor | None:
-    """Standard deviation of the noise, normalised units, one row of y."""
+def noise_rows(noise_std: object, y: Float[Tensor, "B *y"], scaler: Scaler) -> Tensor | None:
+    """Standard deviation of the noise, normalised units: one row for all of y, or one for each.
+
+    A tensor with as many axes as y has a row for each of its rows. None: it is not known.
+    """
     if noise_std is None:
         return None
-    level = torch.as_tensor(noise_std)
-    if not bool(((level >= 0) & level.isfinite()).all()):
-        raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
     try:
-        return (scaler or Scaler()).noise(noise_std, y_shape)
+        level = torch.as_tensor(noise_std, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"noise_std must be a number or an array of numbers; got {noise_std!r}"
+        ) from error
+    if not bool((level >= 0).all()):  # NaN compares false
+        raise ConfigError(f"noise_std must be >= 0 (infinite: a missing sensor); got {noise_std}")
+    y_shape = tuple(y.shape[1:])
+    own = level.ndim == y.ndim
+    wanted = (len(level) if own else 1, *y_shape)
+    try:
+        rows = level.broadcast_to(wanted)
+        if own and len(rows) not in (1, len(y)):
+            raise RuntimeError
     except RuntimeError:
         raise ShapeError(
-            f"noise_std must broadcast to one row of y, shape {y_shape}; "
-            f"got shape {tuple(level.shape)}"
+            f"noise_std must be a number, broadcast to one row of y, shape {y_shape}, or have a "
+            f"row for each of its {len(y)} rows; got shape {tuple(level.shape)}"
         ) from None
-
-
-def discrepancy(noise: Tensor, surrogate_error: float, tau: float | None) -> float:
-    """The residual at which what is left may be noise, or the surrogate's fault.
-
-    The mean of independent squares s_i^2 chi^2_1 has a relative standard deviation of
-    sqrt(2 sum s^4) / sum s^2, and its root half of that.
-    """
-    if tau is None:
-        variance = noise.double().square()
-        total = variance.sum().clamp_min(torch.finfo(torch.float64).tiny)
-        tau = 1 + 0.5 * QUANTILE_99 * float((2 * variance.square().sum()).sqrt() / total)
-    return math.hypot(tau * _rms(noise), tau * surrogate_error)
+    zero = rows == 0
+    if bool(zero.all()):
+        return None
+    if bool(zero.any()):
+        raise ConfigError("noise_std must be > 0 in every component, or 0 in all")
+    return (rows.to(y.device) / scaler.scale.double()).flatten(1)
 
 
 def objective_of(
-    noise: Tensor | None,
+    target: Float[Tensor, "B m"],
+    noise: Float[Tensor, "#B m"] | None,
     surrogate_error: float,
+    *,
+    tau: float | None,
     prior: GaussianPrior | None,
     x_shape: tuple[int, ...],
-    like: Tensor,
 ) -> LeastSquares:
-    """With a prior, what f cannot explain weighs it against the data."""
+    """What the rows minimise. A NaN in the target is missing, and so is infinite noise.
+
+    What f errs by counts as noise. ``tau`` is by default what 99% of pure noise stays below: the
+    mean of m squares of standard normals has the standard deviation sqrt(2 / m), its root half of
+    that.
+    """
+    if tau is not None:
+        check_range("tau", tau, low=0, open_low=True)
+    missing = target.isnan()
     if noise is not None:
-        noise = torch.hypot(noise, torch.as_tensor(surrogate_error).to(noise))
-    level = None if noise is None else _rms(noise)
+        missing = missing | noise.isinf()
+    some = bool(missing.any())
+    observed = (~missing).to(target) if some else None
+    m = target.shape[1]
+    count = target.new_full((1,), m) if observed is None else observed.sum(1)
+    count = count.clamp_min(1.0)
+    if noise is None:
+        if prior is not None:
+            raise ConfigError(
+                "prior needs noise_std > 0: the noise weighs the prior against the data"
+            )
+        return LeastSquares(count, observed, observed)
+    here = (1.0 if observed is None else observed.double()) * torch.ones_like(noise)
+    finite = torch.where(noise.isinf(), 1.0, noise)
+    total = torch.hypot(finite, torch.as_tensor(surrogate_error).to(finite))
+    level = ((total.square() * here).sum(1) / here.sum(1).clamp_min(1.0)).sqrt()
+    level = torch.where(level > 0, level, 1.0)
+    weight = (level[:, None] / total * here).to(target)
+    # Equal noise everywhere: multiplying by one would cost a pass over y each time.
+    equal = bool((weight - 1).abs().max() < 1e-6)
+    settings = {
+        "count": count,
+        "observed": observed,
+        "weight": None if equal else weight,
+        "level": level.to(target),
+        "tau": _limit(count, tau, prior),
+        "precision": (here / finite).to(target),
+    }
     if prior is None:
-        return LeastSquares(level)
+        return LeastSquares(**settings)
     check_prior(prior, x_shape)
-    if noise is None or level is None or not bool((noise > 0).all()):
-        raise ConfigError("prior needs noise_std > 0: the noise weighs the prior against the data")
-    return Posterior(level, (level / noise).to(like).reshape(-1), prior, x_shape)
+    return Regularised(**settings, prior=prior, x_shape=x_shape)
+
+
+def _limit(
+    count: Float[Tensor, "#B"], tau: float | None, prior: GaussianPrior | None
+) -> Float[Tensor, "#B"] | None:
+    if tau is not None:
+        return torch.full_like(count, tau)
+    # With a prior there is an answer to converge to.
+    return None if prior is not None else noise_limit(count)
+
+
+def noise_limit(count: Float[Tensor, "#B"]) -> Float[Tensor, "#B"]:
+    """How many times its level 99% of pure noise stays below, in the RMS of so many components."""
+    return 1 + 0.5 * QUANTILE_99 * (2 / count).sqrt()
 
 
 def check_prior(prior: GaussianPrior | None, x_shape: tuple[int, ...]) -> None:
@@ -73,7 +125,3 @@ def check_prior(prior: GaussianPrior | None, x_shape: tuple[int, ...]) -> None:
             f"prior.mean must have the shape of one row of x, {x_shape}; "
             f"got {tuple(prior.mean.shape)}"
         )
-
-
-def _rms(row: Tensor) -> float:
-    return float(row.square().mean().sqrt())

@@ -35,6 +35,16 @@ class Descent(Protocol[D]):
         """Names of what may propose a step; the history refers to them."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Fields of its state that are worth keeping when a row is done."""
+        return ()
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether it reads the gradient of the objective."""
+        return True
+
     def prepare(self, model: Model, point: Point, state: D | None, box: Box | None) -> D:
         """Work done once per accepted point; ``state`` is what this row had before, if anything."""
         ...

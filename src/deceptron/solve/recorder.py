@@ -18,8 +18,8 @@ class Entry(RowData):
 
     row: Int[Tensor, " k"]
     iteration: Int[Tensor, " k"]
-    misfit: Float[Tensor, " k"]
-    fit: Float[Tensor, " k"]
+    loss: Float[Tensor, " k"]
+    residual: Float[Tensor, " k"]
     scale: Float[Tensor, " k"]
     slope: Float[Tensor, " k"]
     step_norm: Float[Tensor, " k"]
@@ -32,8 +32,8 @@ class Entry(RowData):
 class Recorder:
     """Keeps the entries of a run; memory grows with rows times iterations."""
 
-    def __init__(self, x: Float[Tensor, "B n"], *, components: int, rules: tuple[str, ...]) -> None:
-        self.rows, self.rules, self.components = len(x), rules, components
+    def __init__(self, x: Float[Tensor, "B n"], *, rules: tuple[str, ...]) -> None:
+        self.rows, self.rules = len(x), rules
         numbers = x.new_zeros(0)
         whole = numbers.to(torch.int64)
         # An empty first entry gives dtypes and device to a run in which nothing happens.
@@ -58,11 +58,10 @@ class Recorder:
 
         nan = float("nan")
         tiny = torch.finfo(entry.slope.dtype).tiny
-        loss = entry.misfit / self.components
         cosine = -entry.slope / (entry.step_norm * entry.gradient_norm).clamp_min(tiny)
         return History(
-            residual=lay_out((entry.fit * (2 / self.components)).sqrt(), nan),
-            loss=lay_out(loss, nan),
+            residual=lay_out(entry.residual, nan),
+            loss=lay_out(entry.loss, nan),
             step_size=lay_out(entry.scale, nan),
             step_norm=lay_out(entry.step_norm, nan),
             cosine=lay_out(cosine, nan),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
@@ -39,6 +40,15 @@ class RowData:
     def _tensors(self) -> list[tuple[str, Tensor]]:
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
         return [(name, value) for name, value in pairs if isinstance(value, Tensor)]
+
+
+def joined(parts: Sequence[T]) -> T:
+    """The rows of all parts, in order."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    names = [name for name, _ in first._tensors()]
+    return replace(first, **{n: torch.cat([getattr(p, n) for p in parts]) for n in names})
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

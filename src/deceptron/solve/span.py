@@ -96,7 +96,6 @@ class Directions:
         """Of the rows that ask: pulled by the first of ``pulls`` until it is dull, then by the
         next; a row is done at the noise. Rows that do not ask cost nothing.
         """
-        objective = model.objective
         span = Span.empty(point)
         kind = torch.where(asking, 0, len(pulls))
         basis: list[tuple[Tensor, Tensor]] = []
@@ -105,6 +104,7 @@ class Directions:
             if len(rows) == 0:
                 break
             sub, here, so_far = model.at(rows), point.take(rows), span.take(rows)
+            objective = sub.objective
             pulled = _pulled(sub, here, so_far, pulls, kind[rows])
             d = feasible(here.x, pulled, box)
             q = sub.image(here, d)
@@ -164,7 +164,7 @@ def _inner(
 ) -> Float[Tensor, " B"]:
     """In the Hessian of the quadratic model, of directions given with their images."""
     product = dot(objective.weigh(a[1]), objective.weigh(b[1]))
-    if objective.stiffness == 0:
+    if not objective.has_prior:
         return product
     return product + objective.stiffness * dot(a[0], objective.metric(b[0]))
 

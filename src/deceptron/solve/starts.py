@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.checks import check_rows
@@ -11,53 +14,107 @@ from deceptron.core.protocols import GaussianPrior, RowMap
 from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
 
+if TYPE_CHECKING:
+    from deceptron.solve.task import Known
+
+# Passes of f and g in which the predictions at missing sensors settle.
+FILLINGS = 4
+
 
 def start_rows(
-    pair: object,
+    known: Known,
     method: Method,
-    target: Tensor,
+    target: Float[Tensor, "B m"],
+    missing: Bool[Tensor, "B m"],
+    y_shape: tuple[int, ...],
     x0: Tensor | None,
-    g: RowMap | None,
     prior: GaussianPrior | None,
-) -> Tensor:
+) -> Float[Tensor, "B *x"]:
     """Rows to start from, in x's own shape."""
     if x0 is not None:
-        if method.direct:
-            raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
-        check_rows("x0", x0, dtype=target.dtype, device=target.device)
-        if len(x0) != len(target):
-            raise ShapeError(f"x0 must have as many rows as y, {len(target)}; got {len(x0)}")
-        return x0.detach().clone()
+        return _given(x0, method, target, known.x_shape)
     if method.start == "wiener":
-        estimate = getattr(pair, "wiener", None)
-        if estimate is None:
+        if known.wiener is None:
             raise ConfigError(
                 "method 'wiener' needs a pair that carries its ridge estimate: "
                 "pair.wiener = dc.maps.Wiener.fit(x, y, noise_std=...)"
             )
-        return _reverse_rows("wiener", estimate, target)
+        return _filled(known, "wiener", known.wiener, target, missing, y_shape)
+    g = known.g
     if method.start == "reverse" and g is not None:
-        return _reverse_rows("g", g, target)
+        return _filled(known, "g", g, target, missing, y_shape)
     if method.start == "finite reverse" and g is not None:
-        estimate = _reverse_rows("g", g, target)
+        name, reverse = "g", g
+        if known.calibration.start == "wiener" and known.wiener is not None:
+            name, reverse = "wiener", known.wiener
+        estimate = _filled(known, name, reverse, target, missing, y_shape)
         check_prior(prior, tuple(estimate.shape[1:]))
         finite = estimate.flatten(1).isfinite().all(1)
         cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
         return torch.where(finite.reshape(-1, *(1,) * (estimate.ndim - 1)), estimate, cold)
     if prior is not None:
-        check_prior(prior, getattr(pair, "x_shape", None) or tuple(prior.mean.shape))
+        check_prior(prior, known.x_shape or tuple(prior.mean.shape))
         return prior.mean.to(target).expand(len(target), *prior.mean.shape).clone()
-    x_shape = getattr(pair, "x_shape", None)
+    x_shape = known.x_shape
     if x_shape is None:
         if g is None:
             raise ConfigError("x0 is required when f is a bare callable: its shape is unknown")
-        x_shape = tuple(_reverse_rows("g", g, target[:1]).shape[1:])
+        x_shape = tuple(_mapped("g", g, target[:1].reshape(1, *y_shape)).shape[1:])
     return target.new_zeros(len(target), *x_shape)
 
 
-def _reverse_rows(name: str, reverse: RowMap, target: Tensor) -> Tensor:
+def _given(
+    x0: Tensor, method: Method, target: Tensor, x_shape: tuple[int, ...] | None
+) -> Float[Tensor, "B *x"]:
+    if method.direct:
+        raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
+    if not isinstance(x0, Tensor):
+        x0 = torch.as_tensor(x0)
+    if x_shape is not None and tuple(x0.shape) == x_shape:
+        x0 = x0[None]
+    check_rows("x0", x0)
+    if len(x0) != len(target):
+        raise ShapeError(f"x0 must have as many rows as y, {len(target)}; got {len(x0)}")
+    return x0.detach().to(target, copy=True)
+
+
+def _filled(
+    known: Known,
+    name: str,
+    reverse: RowMap,
+    target: Tensor,
+    missing: Tensor,
+    y_shape: tuple[int, ...],
+) -> Float[Tensor, "B *x"]:
+    """What a map makes of the observation, with f's prediction where a sensor is missing.
+
+    D-IPG's proposal y_t - r_t with r = 0 at such a sensor, from the mean of the training data (zero
+    in normalised units) through the linear estimate, if there is one.
+    """
+
+    def mapped(kind: str, map_: RowMap, filled: Tensor) -> Tensor:
+        return _mapped(kind, map_, filled.reshape(-1, *y_shape))
+
+    filled = torch.where(missing, 0.0, target)
+    rows = (missing.any(1) & ~missing.all(1)).nonzero().flatten()
+    if len(rows) == 0:
+        return mapped(name, reverse, filled)
+    first, kind = (known.wiener, "wiener") if known.wiener is not None else (reverse, name)
+    x = mapped(kind, first, filled[rows])
+    for _ in range(FILLINGS):
+        predicted = known.f(x).detach().flatten(1)
+        filled[rows] = torch.where(missing[rows], predicted, target[rows])
+        x = mapped(name, reverse, filled[rows])
+    if len(rows) == len(target):
+        return x
+    everyone = mapped(name, reverse, filled)
+    everyone[rows] = x
+    return everyone
+
+
+def _mapped(name: str, reverse: RowMap, target: Tensor) -> Tensor:
     x = reverse(target)
     if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(target):
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ShapeError(f"{name} must return one row of x for each row of y; it returned {got}")
-    return x.detach()
+    return x.detach().clone()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from deceptron.core.checks import check_range
 from deceptron.core.status import Reason
+from deceptron.solve.model import Point
 
 RUNNING = -1
 
@@ -25,28 +26,29 @@ class Stopping:
 
     tolerance: float | None = None
     relative_tolerance: float | None = None
-    discrepancy: float | None = None
+    discrepancy: bool = False
     gradient_tolerance: float | None = None
     progress: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) is not None:
-                check_range(field.name, getattr(self, field.name), low=0)
+            value = getattr(self, field.name)
+            if value is not None and not isinstance(value, bool):
+                check_range(field.name, value, low=0)
 
     @property
     def any_residual_rule(self) -> bool:
         """Whether the user asked for a residual."""
-        rules = (self.tolerance, self.relative_tolerance, self.discrepancy)
-        return any(rule is not None for rule in rules)
+        rules = (self.tolerance, self.relative_tolerance)
+        return self.discrepancy or any(rule is not None for rule in rules)
 
     def residual_rules(
-        self, residual: Float[Tensor, " B"], first: Float[Tensor, " B"]
+        self, point: Point, first: Float[Tensor, " B"]
     ) -> Iterator[tuple[Reason, Bool[Tensor, " B"]]]:
         """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
-            yield Reason.TOLERANCE, residual <= self.tolerance
-        if self.discrepancy is not None:
-            yield Reason.DISCREPANCY, residual <= self.discrepancy
+            yield Reason.TOLERANCE, point.residual <= self.tolerance
+        if self.discrepancy:
+            yield Reason.DISCREPANCY, point.explained
         if self.relative_tolerance is not None:
-            yield Reason.RELATIVE_TOLERANCE, residual <= self.relative_tolerance * first
+            yield Reason.RELATIVE_TOLERANCE, point.residual <= self.relative_tolerance * first

@@ -5,40 +5,46 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.bases import FLOOR, DiagonalGaussian
+from deceptron.core.calibration import Calibration
+from deceptron.core.corrections import Corrections, tabulated
+from deceptron.core.differentiate import jvp
 from deceptron.core.errors import ConfigError
-from deceptron.core.solution import Solution
-from deceptron.core.status import Reason
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
-from deceptron.maps import Deceptron, Shrinkage
+from deceptron.geometry.posterior import conformal
+from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
+from deceptron.solve.descents.correction import DENSE
+from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
 
 # Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
 # The draws are those that a solution's bars are made of.
 ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
-# Directions of a shrinkage. RMSE of guarded on navier-stokes-2d with 64, 128, 192 and 512, relative
-# to none: 0.99, 0.76, 0.75 and 0.75 (96 test rows). Beyond so many unknowns the directions would
-# weigh more than the maps.
-MODES, MOST_UNKNOWNS = 192, 2**14
-# Share of the error that must be gained on rows left out: shrinking costs a row an evaluation.
-WORTH = 0.05
-# Fewer rows that a step brings to the noise tell nothing.
-FEWEST_ROWS = 32
-# Where a few rows take longer than this, a better g is what the pair wants.
-PILOT_ROWS, MOST_STEPS, MOST_EVALUATIONS = 8, 3, 40
-BATCH = 64
+# Where the simulator is asked to solve, fewer rows must do.
+SOLVED_ROWS, BATCH = 128, 64
+# Jacobians that the tables of corrections average over, each as many products as there are
+# unknowns, and the most unknowns for which they are formed.
+POINTS, MOST_UNKNOWNS, CHUNK = 2, 2048, 256
+# Powers of the family's covariance: vectors of up to so many components, this many directions.
+LARGEST_VECTOR, KEPT = 1024, 128
+# A linear estimate that is better than g by this share is where answers start.
+BETTER = 0.01
+# Rows whose corrections can be calibrated against.
+FEWEST = 16
 
 
 def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS) -> Deceptron:
-    """Fit error bars, trust and ``pair.shrinkage`` on the first rows of ``data.val``, fresh noise.
+    """Fit ``pair.calibration`` on the first rows of ``data.val``, with fresh noise.
 
-    The first two are kept in ``pair.provenance["calibration"]``; all are saved and loaded with the
-    pair, and the same pair comes back. The answers that bars are fitted to are one-shot, g(y) in
-    the box. A quarter of the rows chooses the prior's share, the others the factor.
+    Error bars of one-shot answers (a quarter of the rows chooses the prior's share, the others the
+    factor), trust, what corrections are plausible, and, on a differentiable simulator, how answers
+    like the training data are best guessed. The same pair comes back.
     """
     noise_std = problem.noise_std
     if not bool((torch.as_tensor(noise_std) > 0).all()):
@@ -48,76 +54,129 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
     y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
     if len(x) < 2:
         raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
+    family = data.train.x.to(like)
+    corrections = Corrections.of(family, largest=LARGEST_VECTOR, kept=KEPT)
+    pair.calibration = replace(
+        pair.calibration,
+        noise_std=noise_std,
+        start=better_start(pair, x, y),
+        family=family_of(corrections, family),
+        trust=fit_trust(pair, y),
+        rows=len(x),
+    )
+    _calibrate_bars(pair, x, y)
+    n = x[0].numel()
+    if n > MOST_UNKNOWNS or not corrections.members:
+        return pair
+    if n > DENSE:
+        corrections = with_tables(corrections, pair, problem, x)
+    pair.calibration = replace(pair.calibration, corrections=corrections)
+    if problem.differentiable:  # an external simulator is not called unasked
+        few = slice(None, SOLVED_ROWS)
+        _fit_corrected(pair, problem, x[few], y[few])
+    return pair
+
+
+def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
+    """Where answers start: at g, unless the linear estimate is clearly closer to the truth."""
+    if pair.wiener is None:
+        return "reverse"
+    errors = {m: _rmse(solve(pair, y, method=m, history=False).x, x) for m in ("one-shot", "wiener")}
+    return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"
+
+
+def family_of(
+    corrections: Corrections, family: Float[Tensor, "N *x"]
+) -> DiagonalGaussian | None:
+    """Mean and covariance of the latents in the coordinates of the corrections."""
+    basis = corrections.eigen or corrections.grid
+    if basis is None:
+        return None
+    rows = family.double().flatten(1)
+    mean = rows.mean(0)
+    spectrum = basis.forward(rows - mean).square().mean(0)
+    spectrum = spectrum.clamp_min(FLOOR * float(spectrum.max()))
+    return DiagonalGaussian(mean.reshape(family.shape[1:]), basis, spectrum)
+
+
+def with_tables(
+    corrections: Corrections, pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]
+) -> Corrections:
+    """With log-determinants and variances at validation points, by the simulator's Jacobian where
+    it has one and by the surrogate's where it has not.
+    """
+    y_shape = tuple(pair.f(x[:1]).shape[1:])
+    noise = pair.scaler.noise(problem.noise_std, y_shape).double().flatten()
+    simulate = problem.unchecked().simulate if problem.differentiable else None
+
+    def forward(rows: Tensor) -> Tensor:
+        return pair.f(rows) if simulate is None else pair.scaler.normalise(simulate(rows)).to(rows)
+
+    points = []
+    with torch.no_grad():
+        for row in x[:POINTS].split(1):
+            columns = []
+            for unit in torch.eye(row.numel()).to(row).split(CHUNK):
+                tangents = unit.reshape(-1, *row.shape[1:])
+                point = row.expand(len(unit), *row.shape[1:]).contiguous()
+                columns.append(jvp(forward, point, tangents)[1].flatten(1).double())
+            points.append((torch.cat(columns).T / noise[:, None]).cpu())
+    determinants, variances = tabulated(corrections, points)
+    return replace(corrections, log_determinants=determinants, log_variances=variances)
+
+
+def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
+    """One-shot error bars, about g(y) in the box."""
+    calibration = pair.calibration
+    if calibration.family is None or calibration.noise_std is None:
+        return
     few = max(1, int(SHARE_OF_ROWS * len(x)))
 
     def bars(rows: slice) -> Posterior:
-        return Posterior.one_shot(pair, y[rows], prior=problem.prior, noise_std=noise_std)
+        return Posterior.one_shot(
+            pair, y[rows], prior=calibration.family, noise_std=calibration.noise_std
+        )
 
     first, others = slice(None, few), slice(few, None)
     share = fit_prior_share(bars(first), x[first], samples=SHARE_SAMPLES)
     factor = fit_interval_factor(replace(bars(others), prior_share=share), x[others])
-    pair.provenance["calibration"] = {
-        "interval_factor": factor,
-        "prior_share": share,
-        "trust": fit_trust(pair, y),
-        "rows": len(x),
-    }
-    if problem.differentiable:  # an external simulator is not called unasked
-        pair.shrinkage = fit_shrinkage(pair, problem, data, rows=rows)
-    return pair
+    pair.calibration = replace(calibration, prior_share=share, interval_factor=factor)
 
 
-def fit_shrinkage(
-    pair: Deceptron,
-    problem: Problem,
-    data: Dataset,
-    *,
-    rows: int = ROWS,
-    worth: float = WORTH,
-) -> Shrinkage | None:
-    """How guarded answers on the true simulator should be shrunk towards the family, if at all.
-
-    Fitted to the answers of rows of ``data.val``, with fresh noise, that a step or three bring to
-    the noise. None unless a fit to three quarters of them lowers the error of solving the others by
-    the share ``worth``.
-    """
-    like = pair.scaler.scale
-    x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
-    y = problem.add_noise(clean, generator=stream(data.seed, "shrinkage-noise"))
-    if x[0].numel() > MOST_UNKNOWNS:
-        return None
-    before = pair.shrinkage
+def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
+    """Guesses for rows like these, and what the bars of corrected answers are multiplied by."""
+    before = pair.calibration
     try:
-        pair.shrinkage = None
-        pilot = _answers(pair, problem, y[:PILOT_ROWS])
-        if float(pilot.cost.forward.double().mean()) > MOST_EVALUATIONS:
-            return None
-        found = [_answers(pair, problem, part) for part in y.split(BATCH)]
-        answers = torch.cat([part.x for part in found])
-        stepped = torch.cat([(p.iterations > 0) & (p.reason == Reason.DISCREPANCY) for p in found])
-        useful = stepped.nonzero().flatten()
-        if len(useful) < FEWEST_ROWS:
-            return None
-        seen, new = useful.tensor_split([int((1 - SHARE_OF_ROWS) * len(useful))])
-        family = Shrinkage.along(data.train.x.to(like), modes=MODES)
-        pair.shrinkage = family.fit(answers[seen], x[seen])
-        shrunk = _answers(pair, problem, y[new]).x
-        if _rmse(shrunk, x[new]) > (1 - worth) * _rmse(answers[new], x[new]):
-            return None
-        return family.fit(answers[useful], x[useful])
-    finally:
-        pair.shrinkage = before
+        regression = fit_regression(pair, problem, x, y, batch=BATCH)
+        _with(pair, before, regression=regression)
+        solutions = [
+            solve(pair, part, forward=problem.simulate, history=False) for part in y.split(BATCH)
+        ]
+        answers = torch.cat([s.x for s in solutions])
+        std = torch.cat([s.std for s in solutions])
+        scores = ((x - answers).abs() / std).flatten(1)
+        rules = torch.cat([s.rule for s in solutions])
+        factors = {}
+        for name, number in (("corrected", 0), ("regressed", 1)):
+            mine = (rules == number).nonzero().flatten()
+            if len(mine) >= FEWEST:
+                factors[name] = conformal(scores[mine]) / 1.6449
+        corrections = pair.calibration.corrections
+        assert corrections is not None
+        if "regressed" in factors and corrections.regression is not None:
+            own = replace(corrections.regression, factor=factors["regressed"])
+            corrections = replace(corrections, regression=own)
+        corrections = replace(corrections, factor=factors.get("corrected", 1.0))
+        pair.calibration = replace(before, corrections=corrections)
+    except Exception:
+        pair.calibration = before
+        raise
 
 
-def _answers(pair: Deceptron, problem: Problem, y: Tensor) -> Solution:
-    return solve(
-        pair,
-        y,
-        forward=problem.simulate,
-        noise_std=problem.noise_std,
-        max_iterations=MOST_STEPS,
-        history=False,
-    )
+def _with(pair: Deceptron, calibration: Calibration, **changes: object) -> None:
+    assert calibration.corrections is not None
+    corrections = replace(calibration.corrections, **changes)  # type: ignore[arg-type]
+    pair.calibration = replace(calibration, corrections=corrections)
 
 
 def _rmse(x: Tensor, truth: Tensor) -> float:

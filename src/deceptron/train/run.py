@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from deceptron.core.calibration import Calibration
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.problems import Problem
@@ -231,6 +232,7 @@ class Training:
                 y_shape=self._problem.y_shape,
                 name=self._problem.name,
                 wiener=wiener,
+                calibration=self._known(results["forward"]),
                 provenance=self._provenance(name, results),
             ).to(self._device)
             self._calibrate(pair.eval(), data)
@@ -240,8 +242,14 @@ class Training:
             parameter.requires_grad_(True)
         return pair
 
+    def _known(self, forward: StageState) -> Calibration:
+        noise = self._problem.noise_std
+        known = bool((torch.as_tensor(noise) > 0).all())
+        error = forward.best_measured.get("val_task", 0.0) ** 0.5
+        return Calibration(noise_std=noise if known else None, surrogate_error=error)
+
     def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
-        """Error bars, trust and shrinkage; whatever they meet must not cost the training.
+        """Error bars, trust and corrections; whatever they meet must not cost the training.
 
         They take maps and simulator, which may be the user's, to points where nobody has been.
         """
@@ -250,7 +258,9 @@ class Training:
         try:
             calibrate(pair, self._problem, data.dataset)
         except Exception as error:
-            missing = "shrinkage" if pair.calibration else "calibrated error bars and no trust"
+            known = pair.calibration
+            missing = "trust" if known.trust is None else "calibrated error bars"
+            missing = missing if known.interval_factor is None else "plausible corrections"
             warnings.warn(f"the pair has no {missing}: {error}", stacklevel=2)
 
     def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:

@@ -38,6 +38,8 @@ class ByValues:
     directions: Directions
 
     rules = ("learned", "surrogate")
+    notes = ()
+    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: Combined | None, box: Box | None

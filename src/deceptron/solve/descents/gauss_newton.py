@@ -35,6 +35,9 @@ class FixedDamping:
         check_range("damping", self.damping, low=0)
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
 
+    notes = ()
+    needs_gradient = True
+
     @property
     def rules(self) -> tuple[str, ...]:
         """One rule, named after the damping."""
@@ -59,6 +62,8 @@ class SearchedDamping:
     linear: LinearSolver
 
     rules = ("levenberg-marquardt",)
+    notes = ()
+    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: RowData | None, box: Box | None

@@ -73,6 +73,8 @@ class Guarded:
     shortest: float = 1e-8
 
     rules = ("learned", "newton", "gradient")
+    notes = ()
+    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("quality", self.quality, low=0, high=1)

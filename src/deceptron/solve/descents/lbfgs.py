@@ -36,6 +36,8 @@ class LBFGS:
     memory: int = 20
 
     rules = ("l-bfgs",)
+    notes = ()
+    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_count("memory", self.memory)

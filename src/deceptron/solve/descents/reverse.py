@@ -31,6 +31,8 @@ class Published:
     relaxation: float = 0.4
 
     rules = ("published",)
+    notes = ()
+    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
@@ -62,6 +64,8 @@ class Difference:
     relaxation: float = 1.0
 
     rules = ("difference",)
+    notes = ()
+    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
@@ -96,6 +100,8 @@ class Tangent:
     """The reverse Jacobian applied to the residual, by one jvp per accepted point."""
 
     rules = ("tangent",)
+    notes = ()
+    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: Direction | None, box: Box | None

@@ -20,6 +20,8 @@ class Steepest:
     of_mean: bool = False
 
     rules = ("gradient",)
+    notes = ()
+    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: RowData | None, box: Box | None

@@ -1,0 +1,198 @@
+"""Orthonormal coordinates of latents in which covariances are diagonal: waves on a grid, or the
+principal directions of a family.
+
+Everything here is float64: the spectra it meets span ten decades.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# An axis with fewer points is a list of components, not a grid.
+SHORTEST_AXIS = 8
+# Nothing in a spectrum counts as smaller than this share of its largest entry.
+FLOOR = 1e-9
+WAVES = ("sine", "cosine", "fourier")
+
+
+class Basis(Protocol):
+    """An orthonormal change of coordinates on flat rows."""
+
+    def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Coefficients of rows."""
+        ...
+
+    def back(self, c: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Rows of coefficients."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class GridBasis:
+    """Products of waves, one kind an axis: sine (zero at the ends), cosine (flat there) or Fourier
+    (periodic); an axis that is no grid, ``"none"``, keeps its components.
+    """
+
+    shape: tuple[int, ...]
+    kinds: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, rows: Float[Tensor, "N *x"]) -> GridBasis | None:
+        """The waves in which samples are most concentrated; None if no axis is a grid.
+
+        For each axis on its own: a Gaussian that is diagonal in a basis gives the samples the
+        likelihood ``-0.5 sum(log variance)``, up to a constant that all orthonormal bases share.
+        """
+        shape = tuple(rows.shape[1:])
+        if max(shape, default=0) < SHORTEST_AXIS:
+            return None
+        centred = rows.double() - rows.double().mean(0)
+        kinds = []
+        for axis, length in enumerate(shape):
+            if length < SHORTEST_AXIS:
+                kinds.append("none")
+                continue
+            lines = centred.movedim(axis + 1, -1).reshape(-1, length)
+
+            def spread(kind: str, lines: Tensor = lines, length: int = length) -> float:
+                power = (lines @ _waves(kind, length)[0].to(lines).T).square().mean(0)
+                return float(power.clamp_min(FLOOR * float(power.max())).log().sum())
+
+            kinds.append(min(WAVES, key=spread))
+        return cls(shape, tuple(kinds))
+
+    @cached_property
+    def wavenumbers(self) -> Float[Tensor, " n"]:
+        """Half wavelengths across the grid, as a length over the axes."""
+        square = torch.zeros(self.shape, dtype=torch.float64)
+        for axis, (kind, length) in enumerate(zip(self.kinds, self.shape, strict=True)):
+            along = [1] * len(self.shape)
+            along[axis] = length
+            square = square + _waves(kind, length)[1].square().reshape(along)
+        return square.sqrt().flatten()
+
+    def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Coefficients of rows."""
+        return self._turn(v, 1)
+
+    def back(self, c: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Rows of coefficients."""
+        return self._turn(c, 0)
+
+    def _turn(self, v: Tensor, contracted: int) -> Tensor:
+        turned = v.double().reshape(-1, *self.shape)
+        # Contracting the first axis each time puts the new one last: after all of them they are
+        # in order again.
+        for kind, length in zip(self.kinds, self.shape, strict=True):
+            waves = _waves(kind, length)[0].to(turned)
+            turned = torch.tensordot(turned, waves, dims=([1], [contracted]))
+        return turned.reshape(v.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class EigenBasis:
+    """Principal directions, rows of ``vectors``, completed to a basis in no particular order."""
+
+    vectors: Float[Tensor, "k n"]
+
+    @cached_property
+    def _complete(self) -> Float[Tensor, "n n"]:
+        k, n = self.vectors.shape
+        vectors = self.vectors.double().T
+        if k == n:
+            return vectors
+        # The columns that QR adds span the complement of the first k.
+        full = torch.linalg.qr(vectors, mode="complete").Q
+        return torch.cat([vectors, full[:, k:]], 1)
+
+    def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Coefficients of rows."""
+        return v.double() @ self._complete.to(v.device)
+
+    def back(self, c: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """Rows of coefficients."""
+        return c.double() @ self._complete.to(c.device).T
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalGaussian:
+    """N(mean, C) with C diagonal in a basis; a prior as ``dc.solve`` and error bars want it."""
+
+    mean: Float[Tensor, "*x"]
+    basis: Basis
+    spectrum: Float[Tensor, " n"]
+
+    def apply(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C v``."""
+        return self._power(v, 1.0)
+
+    def sqrt(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^(1/2) v``."""
+        return self._power(v, 0.5)
+
+    def solve(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+        """``C^-1 v``."""
+        return self._power(v, -1.0)
+
+    @cached_property
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C."""
+        return diagonal(self.basis, self.spectrum[None])[0].reshape(self.mean.shape)
+
+    def _power(self, v: Tensor, power: float) -> Tensor:
+        c = self.basis.forward(v.reshape(len(v), -1)) * self.spectrum.to(v.device) ** power
+        return self.basis.back(c).reshape(v.shape).to(v.dtype)
+
+
+def diagonal(basis: Basis, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+    """Diagonals of the covariances that are diagonal in the basis."""
+    n = spectra.shape[1]
+    found = torch.zeros_like(spectra)
+    for rows in torch.arange(n).split(512):
+        unit = torch.zeros(len(rows), n, dtype=torch.float64)
+        unit[torch.arange(len(rows)), rows] = 1.0
+        found[:, rows] = spectra @ basis.forward(unit).square().T
+    return found
+
+
+_KEPT: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
+
+
+def _waves(kind: str, length: int) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
+    """Orthonormal waves as rows, and how many half wavelengths each has on the axis."""
+    if (kind, length) not in _KEPT:
+        _KEPT[kind, length] = _made(kind, length)
+    return _KEPT[kind, length]
+
+
+def _made(kind: str, length: int) -> tuple[Tensor, Tensor]:
+    i = torch.arange(length, dtype=torch.float64)
+    if kind == "none":
+        return torch.eye(length, dtype=torch.float64), torch.zeros(length, dtype=torch.float64)
+    if kind == "sine":
+        waves = torch.sin(math.pi * (i + 1) * (i + 1)[:, None] / (length + 1))
+        return waves * math.sqrt(2 / (length + 1)), i + 1
+    if kind == "cosine":
+        waves = torch.cos(math.pi * (i + 0.5) * i[:, None] / length) * math.sqrt(2 / length)
+        waves[0] *= math.sqrt(0.5)
+        return waves, i
+    frequency = (i + 1) // 2  # 0, 1, 1, 2, 2, ...: cosine and sine of each
+    angle = 2 * math.pi * frequency[:, None] * i / length
+    waves = torch.where((i % 2 == 1)[:, None] | (i == 0)[:, None], angle.cos(), angle.sin())
+    return waves / torch.linalg.vector_norm(waves, dim=1, keepdim=True), 2 * frequency
+
+
+def as_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Kinds read from a file, checked."""
+    known = (*WAVES, "none")
+    if not all(kind in known for kind in kinds):
+        raise ValueError(f"kinds of waves must be among {known}; got {list(kinds)}")
+    return tuple(kinds)

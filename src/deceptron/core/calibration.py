@@ -1,0 +1,253 @@
+"""What a pair knows about itself besides its weights, as validation data taught it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deceptron.core.bases import DiagonalGaussian, EigenBasis, GridBasis, as_kinds
+from deceptron.core.corrections import (
+    DETERMINANT_NODES,
+    VARIANCE_NODES,
+    Corrections,
+    Regression,
+)
+
+
+@dataclass(frozen=True)
+class TrustLimits:
+    """Centre and spread of the log of each sign of ``dc.trust``, and the limit on their worst."""
+
+    parts: Mapping[str, tuple[float, float]]
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Everything is optional: a pair made by hand knows nothing.
+
+    Attributes:
+        noise_std: of the observations it was trained for, physical units.
+        surrogate_error: RMS error of f on validation rows, normalised units.
+        start: ``"reverse"`` if answers should start at g(y), ``"wiener"`` where the linear estimate
+            was better on validation rows.
+        family: mean and covariance of the latents it was trained on.
+        interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
+            of validation data.
+        prior_share: the part of the family's covariance that those bars count.
+        trust: limits of ``dc.trust``.
+        corrections: how far an answer may lie from its start.
+        rows: how many validation rows it rests on.
+    """
+
+    noise_std: float | Tensor | None = None
+    surrogate_error: float = 0.0
+    start: str = "reverse"
+    family: DiagonalGaussian | None = None
+    interval_factor: float | None = None
+    prior_share: float | None = None
+    trust: TrustLimits | None = None
+    corrections: Corrections | None = None
+    rows: int = 0
+
+    @staticmethod
+    def from_provenance(provenance: Mapping[str, Any]) -> Calibration:
+        """What the notes of a pair from before this class say."""
+        noise = provenance.get("fields", {}).get("noise_std")
+        known = isinstance(noise, (int, float)) and 0 < noise < math.inf
+        task = provenance.get("validation", {}).get("forward", {}).get("val_task", 0.0)
+        notes = provenance.get("calibration", {})
+        limits = notes.get("trust")
+        trust = None
+        if limits is not None:
+            parts = {k: (v["centre"], v["spread"]) for k, v in limits["parts"].items()}
+            trust = TrustLimits(parts, float(limits["limit"]))
+        return Calibration(
+            noise_std=float(noise) if known else None,
+            surrogate_error=float(task) ** 0.5,
+            interval_factor=notes.get("interval_factor"),
+            prior_share=notes.get("prior_share"),
+            trust=trust,
+            rows=int(notes.get("rows", 0)),
+        )
+
+    def verdict(self, noise_level: float | None) -> str:
+        """What the pair is good for, in words; ``noise_level`` is in normalised units."""
+        if not noise_level:
+            return "its noise is not known: pass noise_std= to every solve"
+        ratio = self.surrogate_error / noise_level
+        if ratio > 1:
+            return f"f errs by {ratio:.2g} times the noise: pass forward= to dc.solve"
+        if ratio > 0.3:
+            return f"f errs by {ratio:.2g} times the noise: forward= gives better answers"
+        return f"f errs by {ratio:.2g} times the noise: solving on it is as good as on the simulator"
+
+
+def calibration_of(pair: object) -> Calibration:
+    """What a pair knows; any object may be one, and most know nothing."""
+    found = getattr(pair, "calibration", None)
+    return found if isinstance(found, Calibration) else Calibration()
+
+
+def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A JSON document and the tensors it refers to, for a file."""
+    tensors: dict[str, Tensor] = {}
+    document: dict[str, Any] = {
+        "surrogate_error": calibration.surrogate_error,
+        "start": calibration.start,
+        "interval_factor": calibration.interval_factor,
+        "prior_share": calibration.prior_share,
+        "rows": calibration.rows,
+    }
+    if isinstance(calibration.noise_std, Tensor):
+        tensors["noise_std"] = calibration.noise_std
+    elif calibration.noise_std is not None:
+        document["noise_std"] = float(calibration.noise_std)
+    if calibration.trust is not None:
+        limits = calibration.trust
+        parts = {name: list(pair) for name, pair in limits.parts.items()}
+        document["trust"] = {"parts": parts, "limit": limits.limit}
+    corrections = calibration.corrections
+    if corrections is not None:
+        document["corrections"] = _described(corrections, tensors)
+    if calibration.family is not None:
+        family = calibration.family
+        document["family"] = "grid" if isinstance(family.basis, GridBasis) else "eigen"
+        tensors["family.mean"], tensors["family.spectrum"] = family.mean, family.spectrum
+    return document, tensors
+
+
+def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Calibration:
+    """The inverse; raises KeyError, TypeError or ValueError for what is not one."""
+    corrections = None
+    if document.get("corrections") is not None:
+        corrections = _corrections(document["corrections"], tensors)
+    family = None
+    if document.get("family") is not None:
+        assert corrections is not None
+        basis = corrections.grid if document["family"] == "grid" else corrections.eigen
+        if basis is None:
+            raise ValueError("a family without the basis it is stated in")
+        family = DiagonalGaussian(tensors["family.mean"], basis, tensors["family.spectrum"])
+    trust = None
+    if document.get("trust") is not None:
+        parts = {k: (float(a), float(b)) for k, (a, b) in document["trust"]["parts"].items()}
+        trust = TrustLimits(parts, float(document["trust"]["limit"]))
+    if document["start"] not in ("reverse", "wiener"):
+        raise ValueError(f"start must be 'reverse' or 'wiener'; got {document['start']!r}")
+    return Calibration(
+        noise_std=tensors.get("noise_std", document.get("noise_std")),
+        surrogate_error=_positive("surrogate_error", document["surrogate_error"]),
+        start=document["start"],
+        family=family,
+        interval_factor=_optional("interval_factor", document.get("interval_factor")),
+        prior_share=_optional("prior_share", document.get("prior_share")),
+        trust=trust,
+        corrections=corrections,
+        rows=int(document.get("rows", 0)),
+    )
+
+
+def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
+    if corrections.grid is not None:
+        document["shape"] = list(corrections.grid.shape)
+        document["waves"] = list(corrections.grid.kinds)
+    for name, value in (
+        ("eigenvectors", None if corrections.eigen is None else corrections.eigen.vectors.float()),
+        ("eigenvalues", corrections.eigenvalues),
+        ("log_determinants", corrections.log_determinants),
+        # Half precision of a logarithm is a percent or less of the variance.
+        (
+            "log_variances",
+            None if corrections.log_variances is None else corrections.log_variances.half(),
+        ),
+    ):
+        if value is not None:
+            tensors[f"corrections.{name}"] = value
+    regression = corrections.regression
+    if regression is not None:
+        document["regression"] = {
+            "member": regression.member,
+            "size": regression.size,
+            "factor": regression.factor,
+        }
+        for name in ("mean", "own", "start", "std"):
+            tensors[f"regression.{name}"] = getattr(regression, name).float()
+    return document
+
+
+def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Corrections:
+    def optional(name: str) -> Tensor | None:
+        found = tensors.get(f"corrections.{name}")
+        return None if found is None else found.double()
+
+    grid = None
+    if "waves" in document:
+        shape = tuple(int(side) for side in document["shape"])
+        grid = GridBasis(shape, as_kinds(document["waves"]))
+    vectors = optional("eigenvectors")
+    regression = None
+    if document.get("regression") is not None:
+        stated = document["regression"]
+        parts = {k: tensors[f"regression.{k}"].double() for k in ("mean", "own", "start", "std")}
+        regression = Regression(
+            member=int(stated["member"]),
+            size=_positive("size", stated["size"]),
+            factor=_positive("factor", stated["factor"]),
+            **parts,
+        )
+    found = Corrections(
+        scale=_positive("scale", document["scale"]),
+        grid=grid,
+        eigen=None if vectors is None else EigenBasis(_orthonormal(vectors)),
+        eigenvalues=optional("eigenvalues"),
+        log_determinants=optional("log_determinants"),
+        log_variances=optional("log_variances"),
+        factor=_positive("factor", document["factor"]),
+        regression=regression,
+    )
+    _check_tables(found)
+    return found
+
+
+def _orthonormal(vectors: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+    """They were stored in single precision; signs stay as they are."""
+    q, r = torch.linalg.qr(vectors.T)
+    return (q * r.diagonal().sign()).T
+
+
+def _check_tables(corrections: Corrections) -> None:
+    count = len(corrections.members)
+    for name, table, nodes in (
+        ("log_determinants", corrections.log_determinants, DETERMINANT_NODES),
+        ("log_variances", corrections.log_variances, VARIANCE_NODES),
+    ):
+        if table is not None and tuple(table.shape[:2]) != (count, len(nodes)):
+            raise ValueError(f"{name} must have {count} members at {len(nodes)} nodes")
+    regression = corrections.regression
+    if regression is not None and not 0 <= regression.member < count:
+        raise ValueError(f"regression.member must be one of {count}; got {regression.member}")
+
+
+def _positive(name: str, value: Any) -> float:
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{name} must be finite and >= 0; got {value!r}")
+    return number
+
+
+def _optional(name: str, value: Any) -> float | None:
+    return None if value is None else _positive(name, value)
+
+
+def moved(calibration: Calibration, device: torch.device | str) -> Calibration:
+    """The same with its noise on another device; tables follow the rows they are asked for."""
+    noise = calibration.noise_std
+    return replace(calibration, noise_std=noise.to(device) if isinstance(noise, Tensor) else noise)

@@ -1,0 +1,188 @@
+"""How far, and in which shapes, an answer may plausibly lie from its start.
+
+A start x0, most often g(y), is corrected by e ~ N(0, (delta scale)^2 K). ``scale`` is the spread of
+the family, and K is one of a few ``members``, each diagonal in a basis and of mean variance one:
+
+- on a grid, ``(1 + k^2 / kappa^2)^-a`` over the wavenumbers k, from very smooth to nearly white;
+- of a vector, powers p < 1 of the family's own covariance, which flatten its spectrum: a correction
+  may be rougher than the family, in the family's own coordinates.
+
+Which member and which delta a row takes is decided by its evidence: the likelihood of its residual
+r under N(0, (delta scale)^2 J K J' + S). Its quadratic form is the row's own; its log-determinant,
+and the variances that are left, hardly change from row to row. They are tabled here, once a pair,
+over ``t = (delta scale)^2 q`` with q the precision of the row's data relative to those the table
+was made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis
+
+# Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
+BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
+POWERS = (1.0, 0.75, 0.5, 0.35, 0.25)
+SIZES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+# Where tables are made: powers of ten.
+DETERMINANT_NODES = tuple(-14.0 + 0.25 * k for k in range(69))
+VARIANCE_NODES = tuple(-14.0 + 1.0 * k for k in range(18))
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One shape K: what it is called, where it is diagonal, and its variances there."""
+
+    name: str
+    basis: Basis
+    spectrum: Float[Tensor, " n"]
+
+    def root(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
+        """``K^(1/2) v`` up to a rotation: a square root of K applied to coefficients."""
+        return self.basis.back(v * self.spectrum.to(v.device).sqrt())
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The best linear guess of a truth like the training data, from a start and its correction.
+
+    The correction is the fit with one ``member`` and one ``size`` for all rows; in the coordinates
+    of that member, coefficient by coefficient about the family's ``mean``,
+    ``x = own * corrected + start * x0``. ``std`` is what such answers erred by on rows that were
+    not fitted, ``factor`` what makes 90% intervals of it hold 90% of those.
+    """
+
+    member: int
+    size: float
+    mean: Float[Tensor, " n"]
+    own: Float[Tensor, " n"]
+    start: Float[Tensor, " n"]
+    std: Float[Tensor, " n"]
+    factor: float
+
+
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """See the module's text. Tables are missing where a row is solved densely and needs none."""
+
+    scale: float
+    grid: GridBasis | None
+    eigen: EigenBasis | None
+    eigenvalues: Float[Tensor, " n"] | None
+    log_determinants: Float[Tensor, "M T"] | None = None
+    log_variances: Float[Tensor, "M V n"] | None = None
+    factor: float = 1.0
+    regression: Regression | None = None
+
+    @staticmethod
+    def of(family: Float[Tensor, "N *x"], *, largest: int, kept: int) -> Corrections:
+        """Members for the family of these samples; no tables yet.
+
+        A vector of up to ``largest`` components has powers of its covariance, of which the
+        ``kept`` leading directions are told apart.
+        """
+        rows = family.double().flatten(1)
+        variance = float(rows.var(0).mean())
+        eigen = eigenvalues = None
+        n = rows.shape[1]
+        if family.ndim == 2 and n <= largest:
+            values, vectors = torch.linalg.eigh(torch.cov(rows.T).reshape(n, n))
+            values, vectors = values.flip(0), vectors.flip(1)
+            kept = min(kept, n)
+            rest = values[kept:].mean() if kept < n else values[-1]
+            eigenvalues = torch.cat([values[:kept], rest.expand(n - kept)])
+            eigenvalues = eigenvalues.clamp_min(FLOOR * float(eigenvalues[0]))
+            eigen = EigenBasis(vectors[:, :kept].T.contiguous())
+        return Corrections(variance**0.5, GridBasis.fit(family), eigen, eigenvalues)
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """All shapes, in the order of the tables."""
+        found: list[Member] = []
+        if self.eigen is not None and self.eigenvalues is not None:
+            for power in POWERS:
+                spectrum = self.eigenvalues.double() ** power
+                found.append(Member(f"C^{power:g}", self.eigen, spectrum / spectrum.mean()))
+        if self.grid is not None:
+            for bend in BENDS:
+                for steepness in STEEPNESSES:
+                    spectrum = (1 + (self.grid.wavenumbers / bend).square()) ** -steepness
+                    name = f"smooth {bend:g}, {steepness:g}"
+                    found.append(Member(name, self.grid, spectrum / spectrum.mean()))
+        return tuple(found)
+
+    def strengths(self, precision: Float[Tensor, " B"]) -> Float[Tensor, "S B"]:
+        """``t`` of every size, for rows whose data have this relative precision."""
+        sizes = torch.tensor(SIZES, dtype=torch.float64, device=precision.device)
+        return (self.scale * sizes[:, None]).square() * precision.double()
+
+    def log_determinant(self, t: Float[Tensor, "S B"]) -> Float[Tensor, "M S B"]:
+        """``log det (1 + t K^(1/2) J' S^-1 J K^(1/2))`` of every member, from the table."""
+        assert self.log_determinants is not None
+        return _between(DETERMINANT_NODES, self.log_determinants, t)
+
+    def std(
+        self, member: Int[Tensor, " B"], size: Float[Tensor, " B"], precision: Float[Tensor, " B"]
+    ) -> Float[Tensor, "B n"]:
+        """What each component may still be off by, from the table, times ``factor``."""
+        assert self.log_variances is not None
+        t = (self.scale * size.double()).square() * precision.double()
+        table = self.log_variances.to(t)
+        found = t.new_empty(len(t), table.shape[2])
+        for number in member.unique().tolist():
+            rows = (member == number).nonzero().flatten()
+            # The table's columns stand where _between has its members: one curve a component.
+            found[rows] = _between(VARIANCE_NODES, table[number].T, t[rows][None])[:, 0].T
+        return self.factor * self.scale * size.double()[:, None] * (0.5 * found).exp()
+
+
+def tabulated(
+    corrections: Corrections,
+    points: list[Float[Tensor, "m n"]],
+    *,
+    told: Callable[[float], None] = lambda share: None,
+) -> tuple[Float[Tensor, "M T"], Float[Tensor, "M V n"]]:
+    """The two tables, averaged over Jacobians J in units of the noise, dense and in float64.
+
+    ``told`` hears the share that is done.
+    """
+    determinants, variances = [], []
+    t = 10 ** torch.tensor(DETERMINANT_NODES, dtype=torch.float64)
+    v = 10 ** torch.tensor(VARIANCE_NODES, dtype=torch.float64)
+    n = points[0].shape[1]
+    eye = torch.eye(n, dtype=torch.float64)
+    done, total = 0, len(corrections.members) * len(points)
+    for member in corrections.members:
+        root = member.root(eye).T  # K = root root'
+        determinant, variance = torch.zeros_like(t), torch.zeros(len(v), n, dtype=torch.float64)
+        for jacobian in points:
+            image = jacobian @ root
+            values, vectors = torch.linalg.eigh(image.T @ image)
+            values = values.clamp_min(0.0)
+            determinant += torch.log1p(t[:, None] * values).sum(1) / len(points)
+            spread = (root @ vectors).square()
+            variance += (1 / (1 + v[:, None] * values)) @ spread.T / len(points)
+            done += 1
+            told(done / total)
+        determinants.append(determinant)
+        variances.append(variance.clamp_min(1e-30).log())
+    return torch.stack(determinants), torch.stack(variances)
+
+
+def _between(
+    nodes: tuple[float, ...], table: Float[Tensor, "M T"], t: Float[Tensor, "S B"]
+) -> Float[Tensor, "M S B"]:
+    """Linear in log t; beyond the ends, the value there."""
+    step = nodes[1] - nodes[0]
+    tiny = torch.finfo(torch.float64).tiny
+    place = ((t.clamp_min(tiny).log10() - nodes[0]) / step).clamp(0, len(nodes) - 1)
+    left = place.floor().long().clamp_max(len(nodes) - 2)
+    share = place - left
+    table = table.to(t)
+    return table[:, left] * (1 - share) + table[:, left + 1] * share

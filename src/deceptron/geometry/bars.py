@@ -1,0 +1,97 @@
+"""Error bars of the answers of a solve: how they are made depends on how the answer was.
+
+- *At its start*: the learned gain (``geometry/posterior.py``), calibrated on one-shot answers.
+- *Corrected*: the posterior of the correction that the evidence chose. Where its span was all of
+  space it is the row's own; else the one tabled for such a correction.
+- *Regressed*: what such answers erred by on validation rows.
+
+A row that leaves more than the noise has bars wider by that ratio (the Birge ratio).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from deceptron.core import Bounds
+from deceptron.core.corrections import Member
+from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, quantile
+from deceptron.geometry.trust import into_box
+
+# Half-width of a 90% interval of a normal law.
+NORMAL_90 = 1.6449
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerBars:
+    """Bars of rows of two kinds: ``at_start`` makes those of the rows ``first``, ``std_of`` says
+    those of the others, whose errors look like draws of ``shape``.
+    """
+
+    x: Float[Tensor, "B *x"]
+    bounds: Bounds | None
+    first: Tensor
+    others: Tensor
+    at_start: Posterior | None
+    known_std: Callable[[], Float[Tensor, "k n"]] | None
+    shapes: tuple[Member, ...]
+    member: Tensor
+
+    def std(
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
+    ) -> Float[Tensor, "B *x"]:
+        """Standard deviation of each component, before clipping."""
+        found = torch.full_like(self.x, torch.nan)
+        if len(self.first) and self.at_start is not None:
+            found[self.first] = self.at_start.std(samples, generator=generator)
+        if len(self.others) and self.known_std is not None:
+            found[self.others] = self.known_std().reshape(-1, *self.x.shape[1:]).to(found)
+        return found
+
+    def sample(
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
+    ) -> Float[Tensor, "S B *x"]:
+        """Draws about each answer, clipped to the box."""
+        draws = torch.full((samples, *self.x.shape), torch.nan).to(self.x)
+        if len(self.first) and self.at_start is not None:
+            draws[:, self.first] = self.at_start.sample(samples, generator=generator)
+        if len(self.others) and self.known_std is not None:
+            std = self.known_std().to(self.x)
+            draws[:, self.others] = self._drawn(std, samples, generator).reshape(
+                samples, len(self.others), *self.x.shape[1:]
+            )
+        flat = into_box(draws.reshape(-1, *self.x.shape[1:]), self.bounds)
+        return flat.reshape(draws.shape)
+
+    def interval(
+        self,
+        level: float = LEVEL,
+        *,
+        samples: int = SAMPLES,
+        generator: Generator | None = None,
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        """Lower and upper ends, component by component, clipped to the box."""
+        std = self.std(samples, generator=generator)
+        # Student's where the deviation comes from draws, normal where it is known.
+        width = torch.full_like(self.x[:, :1].flatten(1)[:, 0], quantile(level, samples))
+        width[self.others] = quantile(level, 10**6)
+        half = std * width.reshape(-1, *(1,) * (self.x.ndim - 1))
+        return into_box(self.x - half, self.bounds), into_box(self.x + half, self.bounds)
+
+    def _drawn(
+        self, std: Float[Tensor, "k n"], samples: int, generator: Generator | None
+    ) -> Float[Tensor, "S k n"]:
+        """Errors of this spread whose components go together as those of the prior do."""
+        n = std.shape[1]
+        white = torch.randn(samples, n, dtype=torch.float64, generator=generator).to(std.device)
+        fields = std.new_zeros(samples, *std.shape)
+        for number in self.member.unique().tolist():
+            rows = (self.member == number).nonzero().flatten()
+            drawn = self.shapes[number].root(white)
+            drawn = drawn / drawn.square().mean(0).sqrt().clamp_min(1e-300)
+            fields[:, rows] = drawn[:, None].to(std)
+        return self.x[self.others].flatten(1) + fields * std

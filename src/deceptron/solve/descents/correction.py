@@ -1,0 +1,372 @@
+"""The default solver's step: from where a row started, the correction that its data ask for.
+
+At each accepted point the forward map is linearised and a span of directions is grown, two at a
+time: what the learned inverse makes of the residual that is left, ``J_g(y_t) left``, and the
+preconditioned gradient, ``t K J' left - e``. Each has its image measured by one product. Of all
+plausible corrections in the span the evidence picks one (``solve/evidence.py``); the row goes there,
+or part of the way if its misfit says so, and is linearised anew unless its data are explained.
+The correction is always one of the start, never of the last iterate: nothing accumulates, so noise
+that no plausible correction explains is left alone.
+
+A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is everything.
+Without derivatives an image is a difference of values and the gradient is the surrogate's: neither
+direction has to be right, since its image is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import Basis
+from deceptron.core.box import Box
+from deceptron.core.corrections import Corrections, Regression
+from deceptron.core.differentiate import Linearisation
+from deceptron.solve.evidence import Chosen, Quadratics, bases_of, choose
+from deceptron.solve.model import Model, Point
+from deceptron.solve.protocols import Proposal
+from deceptron.solve.rows import RowData, joined, norm
+
+DENSE = 32
+# What the first span is grown with, before the evidence has spoken: rough and large.
+FIRST_SIZE = 0.3
+FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
+# A pair of directions that lowers the regularised misfit by less than this share is the last.
+PAYS = 0.01
+# Rows whose spans are held at a time: numbers of double precision.
+HELD = 2**25
+# Length of a difference that stands for a derivative, in units of the family's spread.
+DIFFERENCE = 0.03
+CORRECTION, REGRESSION = range(2)
+# Pairs of directions that the first linearisation and the later ones may take.
+PAIRS = (10, 14)
+
+
+@dataclass(frozen=True)
+class Corrected(RowData):
+    """Where rows started, where the evidence sends them, and the guess to try before that."""
+
+    start: Float[Tensor, "B n"]
+    goal: Float[Tensor, "B n"]
+    guess: Float[Tensor, "B n"]
+    member: Int[Tensor, " B"]
+    size: Float[Tensor, " B"]
+    noise: Float[Tensor, " B"]
+    spread: Float[Tensor, "B ?n"]
+    count: Int[Tensor, " B"]  # linearisations so far
+
+
+@dataclass(frozen=True)
+class Correction:
+    """See the module's text. ``pairs`` is how many pairs of directions the first linearisation and
+    the later ones may take; with ``free_noise`` the noise may be larger than it is said to be.
+    ``table_noise`` is the noise, normalised units, that the tables were made for.
+    """
+
+    corrections: Corrections
+    table_noise: Float[Tensor, " m"]
+    free_noise: bool
+    pairs: tuple[int, int] = PAIRS
+
+    rules = ("correction", "regression")
+    notes = ("member", "size", "noise", "spread", "count")
+    needs_gradient = False
+
+    def prepare(
+        self, model: Model, point: Point, state: Corrected | None, box: Box | None
+    ) -> Corrected:
+        """Grow the span of every row and choose in it."""
+        n, m = point.x.shape[1], point.r.shape[1]
+        directions = n if n <= DENSE else 2 * max(self.pairs) + 2
+        most = max(1, HELD // (directions * (2 * n + m)))
+        parts = []
+        for rows in torch.arange(len(point.x), device=point.x.device).split(most):
+            before = None if state is None else state.take(rows)
+            parts.append(self._prepare(model.at(rows), point.take(rows), before, box))
+        return joined(parts)
+
+    def propose(self, model: Model, point: Point, state: Corrected, scale: Tensor) -> Proposal:
+        """The guess at scale 2, else this share of the way to the goal."""
+        x = torch.addcmul(point.x, scale[:, None], state.goal - point.x)
+        guessing = scale > 1
+        x = torch.where(guessing[:, None], state.guess, x)
+        rule = torch.where(guessing, REGRESSION, CORRECTION)
+        return Proposal(x, rule=rule, provisional=guessing)
+
+    def _prepare(
+        self, model: Model, point: Point, state: Corrected | None, box: Box | None
+    ) -> Corrected:
+        start = point.x if state is None else state.start
+        n, objective = point.x.shape[1], model.objective
+        complete = n <= DENSE
+        span = Spanned(model, point, start, box, self.corrections)
+        if complete:
+            span.fill()
+        else:
+            span.grow(state, self.pairs[0 if state is None else 1])
+        weight = objective.whiten(torch.ones_like(point.r))
+        precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
+        chosen, guess = choose(
+            self.corrections,
+            span.quadratics(),
+            precision=precision,
+            count=objective.count.double().expand(len(start)),
+            free_noise=self.free_noise,
+            complete=complete,
+        )
+        return self._corrected(point, start, span, chosen, guess, box, state)
+
+    def _corrected(
+        self,
+        point: Point,
+        start: Tensor,
+        span: Spanned,
+        chosen: Chosen,
+        guess: Float[Tensor, "B k"] | None,
+        box: Box | None,
+        state: Corrected | None,
+    ) -> Corrected:
+        regression = self.corrections.regression
+
+        def feasible(rows: Tensor) -> Tensor:
+            rows = torch.where(rows.isfinite().all(1)[:, None], rows, point.x.double())
+            rows = rows.to(point.x)
+            return rows if box is None else box.project(rows)
+
+        goal = feasible(start.double() + span.combined(chosen.z))
+        tried = goal
+        if guess is not None and regression is not None:
+            tried = feasible(self._regressed(regression, start, span.combined(guess)))
+        count = torch.zeros_like(chosen.member) if state is None else state.count
+        return Corrected(
+            start=start,
+            goal=goal,
+            guess=tried,
+            member=chosen.member,
+            size=chosen.size.to(point.x),
+            noise=chosen.noise.to(point.x),
+            spread=chosen.spread.to(point.x),
+            count=count + 1,
+        )
+
+    def _regressed(
+        self, regression: Regression, start: Float[Tensor, "B n"], e: Float[Tensor, "B n"]
+    ) -> Float[Tensor, "B n"]:
+        basis = self.corrections.members[regression.member].basis
+        mean, own, first = (
+            part.to(e) for part in (regression.mean, regression.own, regression.start)
+        )
+        about = start.double() - mean
+        return mean + basis.back(own * basis.forward(about + e) + first * basis.forward(about))
+
+
+class Spanned:
+    """Orthonormal directions of each row with their images, in units of the noise, and the
+    residual that the linearised problem has at the start of the row.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        point: Point,
+        start: Float[Tensor, "B n"],
+        box: Box | None,
+        corrections: Corrections,
+    ) -> None:
+        self._model, self._point, self._box, self._corrections = model, point, box, corrections
+        self._bases: dict[int, Basis] = bases_of(corrections)
+        rows, n = point.x.shape
+        double = {"dtype": torch.float64, "device": point.x.device}
+        self._q = torch.zeros(rows, 0, n, **double)
+        self._a = torch.zeros(rows, 0, point.r.shape[1], **double)
+        self._c = {key: self._q for key in self._bases}
+        self._e = (point.x - start).double()
+        self._r = -model.objective.whiten(point.r).double()
+
+    def quadratics(self) -> Quadratics:
+        """What is minimised over the span."""
+        return Quadratics.of(self._a, self._r, self._c)
+
+    def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
+        """The direction of these coordinates."""
+        return (z[:, None] @ self._q)[:, 0]
+
+    def fill(self) -> None:
+        """All directions: one product for each unknown."""
+        model, point = self._model, self._point
+        rows, n = point.x.shape
+        if model.has_derivatives:
+            columns = model.f_jacobian(point.x).mT
+        else:
+            steps = self._step() * torch.eye(n).to(point.x).repeat(rows, 1, 1)
+            if self._box is not None:
+                # Towards the inside.
+                outside = self._box.project(point.x + self._step()) - point.x < 0.5 * self._step()
+                steps = torch.where(outside[:, None], -steps, steps)
+            images = [model.image(point, steps[:, k]) / self._step() for k in range(n)]
+            signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
+            columns = torch.stack(images, 1) * signs[:, :, None]
+        columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
+        self._q = torch.eye(n).to(self._q).repeat(rows, 1, 1)
+        self._a = (columns / _noise(model, point)[:, None]).double()
+        self._c = {key: basis.forward(self._q) for key, basis in self._bases.items()}
+        self._r = self._r + (self._e[:, None] @ self._a)[:, 0]
+
+    def grow(self, state: Corrected | None, pairs: int) -> None:
+        """Pairs of directions while they pay; the first one is the correction so far."""
+        point = self._point
+        going = torch.ones_like(point.misfit, dtype=torch.bool)
+        here = _Here(self._model, point, torch.arange(len(point.x), device=point.x.device))
+        shapes = self._shapes(state)
+        if state is not None:
+            length = norm(self._e)
+            a = self._add(here, self._e)
+            self._r = self._r + length[:, None] * a
+        e, left, value = self._fit(shapes)
+        for _ in range(pairs):
+            rows = going.nonzero().flatten()
+            if len(rows) == 0:
+                break
+            if 2 * len(rows) <= len(here.rows):
+                here = _Here(self._model, point, rows, charged=False)
+            before = value
+            for learned in (False, True):
+                d = self._direction(here, shapes, e, left, going, learned=learned)
+                # Rows that are done have neighbours that are not: a zero direction costs nothing.
+                self._add(here, d * going[:, None], charged=going)
+                e, left, value = self._fit(shapes)
+            going = going & (before - value > PAYS * before)
+
+    def _direction(
+        self,
+        here: _Here,
+        shapes: list[_Shape],
+        e: Float[Tensor, "B n"],
+        left: Float[Tensor, "B m"],
+        going: Bool[Tensor, " B"],
+        *,
+        learned: bool,
+    ) -> Float[Tensor, "B n"]:
+        rows, point = here.rows, here.point
+        d = torch.zeros_like(e)
+        if learned:
+            noise = _noise(here.model, point)
+            coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
+            found = here.model.g_jvp(point.y, coloured.to(point.y)).double()
+        else:
+            whitened = here.model.objective.whiten(left[rows].to(point.x))
+            here.model.charge("vjp", going[rows].to(torch.int64))
+            gradient = torch.zeros_like(e)
+            gradient[rows] = here.jacobian.vjp(whitened).double()
+            found = _preconditioned(shapes, gradient)[rows] - e[rows]
+        d[rows] = torch.where(found.isfinite().all(1)[:, None], found, 0.0)
+        return d
+
+    def _add(
+        self, here: _Here, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None = None
+    ) -> Float[Tensor, "B m"]:
+        """One more direction, made orthonormal to the others; its image comes back."""
+        model, point, rows = here.model, here.point, here.rows
+        size = norm(d)
+        for _ in range(2):
+            d = d - ((self._q @ d[:, :, None]).mT @ self._q)[:, 0]
+        # What is left of a direction that others span already is round-off.
+        usable = norm(d) > 1e-6 * size
+        d = torch.where(usable[:, None], d / norm(d).clamp_min(1e-300)[:, None], 0.0)
+        unit = d[rows].to(point.x)
+        if model.has_derivatives:
+            amount = 1 if charged is None else charged[rows].to(torch.int64)
+            model.charge("jvp", amount)
+            image = here.jacobian.jvp(unit)
+        else:
+            step = self._step() * point.x.shape[1] ** 0.5 * unit
+            if self._box is not None:
+                step = self._box.project(point.x + step) - point.x
+            image = model.image(point, step)
+        a = torch.zeros_like(self._a[:, 0]) if self._a.shape[1] else torch.zeros_like(self._r)
+        a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0).double()
+        a[rows] = a[rows] / _noise(model, point).double()
+        if not model.has_derivatives:
+            # What the box left of the direction is what the image belongs to.
+            d = torch.zeros_like(d)
+            d[rows] = step.double()
+            inside = (self._q @ d[:, :, None]).mT
+            d, a = d - (inside @ self._q)[:, 0], a - (inside @ self._a)[:, 0]
+            length = norm(d).clamp_min(1e-300)[:, None]
+            d, a = d / length * usable[:, None], a / length * usable[:, None]
+        self._q = torch.cat([self._q, d[:, None]], 1)
+        self._a = torch.cat([self._a, a[:, None]], 1)
+        for key, basis in self._bases.items():
+            self._c[key] = torch.cat([self._c[key], basis.forward(d)[:, None]], 1)
+        return a
+
+    def _fit(self, shapes: list[_Shape]) -> tuple[Tensor, Tensor, Tensor]:
+        """The correction under the shapes that the span is grown with, and what it leaves."""
+        if self._q.shape[1] == 0:
+            return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
+        quadratics = self.quadratics()
+        stiffness = torch.zeros_like(quadratics.hessian)
+        for shape in shapes:
+            c = self._c[id(shape.basis)][shape.rows]
+            stiffness[shape.rows] = c @ (c / shape.variances).mT
+        ones = torch.ones_like(quadratics.square)[None]
+        z, value, _ = quadratics.minimise(stiffness, ones)
+        return self.combined(z[0]), self._r - (z[0][:, None] @ self._a)[:, 0], value[0]
+
+    def _shapes(self, state: Corrected | None) -> list[_Shape]:
+        """The member that each row's span is preconditioned by."""
+        members, scale = self._corrections.members, self._corrections.scale
+        rows = torch.arange(len(self._e), device=self._e.device)
+        if state is None:
+            names = [member.name for member in members]
+            first = members[next(names.index(name) for name in FIRST_MEMBERS if name in names)]
+            variances = (FIRST_SIZE * scale) ** 2 * first.spectrum.to(self._e)
+            return [_Shape(rows, first.basis, variances[None, None])]
+        found = []
+        for number in state.member.unique().tolist():
+            some = (state.member == number).nonzero().flatten()
+            size = (scale * state.size[some].double()).square()[:, None, None]
+            found.append(_Shape(some, members[number].basis, size * members[number].spectrum.to(size)))
+        return found
+
+    def _step(self) -> float:
+        return DIFFERENCE * self._corrections.scale
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Rows whose corrections have these variances in this basis."""
+
+    rows: Int[Tensor, " k"]
+    basis: Basis
+    variances: Float[Tensor, "k 1 n"]
+
+
+class _Here:
+    """The rows of a span that still grow, linearised."""
+
+    def __init__(
+        self, model: Model, point: Point, rows: Int[Tensor, " k"], *, charged: bool = True
+    ) -> None:
+        everyone = len(rows) == len(point.x)
+        self.rows = rows
+        self.model = model if everyone else model.at(rows)
+        self.point = point if everyone else point.take(rows)
+        self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
+
+
+def _preconditioned(shapes: list[_Shape], v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    """``t K v``."""
+    result = torch.zeros_like(v)
+    for shape in shapes:
+        c = shape.basis.forward(v[shape.rows]) * shape.variances[:, 0]
+        result[shape.rows] = shape.basis.back(c)
+    return result
+
+
+def _noise(model: Model, point: Point) -> Float[Tensor, "#B m"]:
+    """Standard deviation of each component; infinite where nothing was observed."""
+    return 1 / model.objective.whiten(torch.ones_like(point.r))

@@ -1,0 +1,172 @@
+"""Which correction the data of a row ask for: its shape and size by the evidence, then its mean.
+
+With r the residual in units of the noise, A the Jacobian in those units and e ~ N(0, t K), the
+evidence of (K, t) is the likelihood of r under N(0, t A K A' + 1), and minus twice its logarithm is
+``min_e |r - A e|^2 + |e|^2_K / t  +  log det (1 + t K^(1/2) A'A K^(1/2))``. The minimum is taken in
+a span of directions q with images A q: it needs no product beyond those that made the span. The
+second term comes from a table, or from the row itself where the span is everything.
+
+Where nobody has told the noise, it may be larger than the pair was trained for by a factor v >= 1:
+the same data then cost ``min / v^2 + m log v^2``, least at ``v^2 = min / m``, for the same K and
+ratio of t to v^2. What no plausible correction explains is then noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import Basis
+from deceptron.core.corrections import SIZES, Corrections, Member
+from deceptron.solve.rows import RowData
+
+
+@dataclass(frozen=True)
+class Chosen(RowData):
+    """The correction of each row in the coordinates of its span, and what it rests on.
+
+    ``noise`` is v, ``spread`` the standard deviation of each coordinate where the span is
+    everything (else it has no columns).
+    """
+
+    z: Float[Tensor, "B k"]
+    member: Int[Tensor, " B"]
+    size: Float[Tensor, " B"]
+    noise: Float[Tensor, " B"]
+    spread: Float[Tensor, "B ?k"]
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """``|r - A Q z|^2 + |Q z|^2_K / t`` in the coordinates z of a span, for any member and t.
+
+    ``coefficients`` holds the directions in each basis that a member is diagonal in.
+    """
+
+    hessian: Float[Tensor, "B k k"]
+    slope: Float[Tensor, "B k"]
+    square: Float[Tensor, " B"]
+    coefficients: Mapping[int, Float[Tensor, "B k n"]]
+
+    @staticmethod
+    def of(
+        images: Float[Tensor, "B k m"],
+        r: Float[Tensor, "B m"],
+        coefficients: Mapping[int, Float[Tensor, "B k n"]],
+    ) -> Quadratics:
+        """From the images of the directions and the residual."""
+        slope = (images @ r[:, :, None])[:, :, 0]
+        return Quadratics(images @ images.mT, slope, r.square().sum(1), coefficients)
+
+    def stiffness(self, member: Member) -> Float[Tensor, "B k k"]:
+        """``Q' K^-1 Q``."""
+        c = self.coefficients[id(member.basis)]
+        return c @ (c / member.spectrum.to(c)).mT
+
+    def minimise(
+        self, stiffness: Float[Tensor, "B k k"], t: Float[Tensor, "S B"]
+    ) -> tuple[Float[Tensor, "S B k"], Float[Tensor, "S B"], Float[Tensor, "S B k k"]]:
+        """Where the least value is, that value, and the Cholesky factor of each system.
+
+        The systems are scaled to a unit diagonal first (a direction that is zero gets one), and
+        the factor is of those; ``scaling`` undoes it.
+        """
+        system = self.hessian + stiffness / t[:, :, None, None]
+        scaling = self.scaling(system)
+        system = system * scaling[..., :, None] * scaling[..., None, :]
+        # Ten times round-off; directions that are this dependent tell nothing apart.
+        eye = torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
+        factor, failed = torch.linalg.cholesky_ex(system + 1e-13 * eye)
+        right = (scaling * self.slope)[..., None]
+        z = torch.cholesky_solve(right, factor)[..., 0] * scaling
+        value = self.square - (z * self.slope).sum(-1)
+        usable = (failed == 0) & z.isfinite().all(-1)
+        z = torch.where(usable[..., None], z, 0.0)
+        return z, torch.where(usable, value.clamp_min(0.0), torch.inf), factor
+
+    @staticmethod
+    def scaling(system: Float[Tensor, "*B k k"]) -> Float[Tensor, "*B k"]:
+        """One over the root of the diagonal."""
+        diagonal = system.diagonal(dim1=-2, dim2=-1)
+        return torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
+
+
+def bases_of(corrections: Corrections) -> dict[int, Basis]:
+    """The different bases of the members, by identity."""
+    return {id(member.basis): member.basis for member in corrections.members}
+
+
+def choose(
+    corrections: Corrections,
+    quadratics: Quadratics,
+    *,
+    precision: Float[Tensor, " B"],
+    count: Float[Tensor, " B"],
+    free_noise: bool,
+    complete: bool,
+) -> tuple[Chosen, Float[Tensor, "B k"] | None]:
+    """The (K, t) of the largest evidence for each row, and the fit that a regression starts from.
+
+    ``precision`` is that of the row's data relative to the table's, ``count`` how many there are.
+    ``complete`` says that the span is the whole space.
+    """
+    t = corrections.strengths(torch.ones_like(precision))
+    determinants = None
+    if not complete:
+        determinants = corrections.log_determinant(t * precision)
+    regression, guess = corrections.regression, None
+    best: Chosen | None = None
+    least = torch.full_like(quadratics.square, torch.inf)
+    sizes = torch.tensor(SIZES, dtype=least.dtype, device=least.device)
+    for number, member in enumerate(corrections.members):
+        stiffness = quadratics.stiffness(member)
+        z, value, factor = quadratics.minimise(stiffness, t)
+        if regression is not None and regression.member == number:
+            guess = z[SIZES.index(regression.size)]
+        if determinants is not None:
+            determinant = determinants[number]
+        else:
+            determinant = _determinant(quadratics, stiffness, t, factor, member)
+        noise = torch.ones_like(value)
+        if free_noise:
+            noise = (value / count).clamp_min(1.0).sqrt()
+        score = value / noise.square() + 2 * count * noise.log() + determinant
+        score = torch.where(score.isfinite(), score, torch.inf)
+        lowest, place = score.min(0)
+        rows = torch.arange(len(place), device=place.device)
+        spread = z.new_empty(len(place), 0)
+        if complete:
+            spread = _spread(quadratics, stiffness, t[place, rows], factor[place, rows])
+        found = Chosen(
+            z=z[place, rows],
+            member=torch.full_like(place, number),
+            size=sizes[place],
+            noise=noise[place, rows],
+            spread=spread,
+        )
+        best = found if best is None else found.where(lowest < least, best)
+        least = torch.minimum(lowest, least)
+    assert best is not None
+    return best, guess
+
+
+def _determinant(
+    quadratics: Quadratics, stiffness: Tensor, t: Tensor, factor: Tensor, member: Member
+) -> Float[Tensor, "S B"]:
+    """``log det (H + K^-1 / t) - log det (K^-1 / t)``, the span being the whole space."""
+    scaling = quadratics.scaling(quadratics.hessian + stiffness / t[:, :, None, None])
+    both = 2 * (factor.diagonal(dim1=-2, dim2=-1).log() - scaling.log()).sum(-1)
+    n = len(member.spectrum)
+    return both + n * t.log() + member.spectrum.to(t).log().sum()
+
+
+def _spread(
+    quadratics: Quadratics, stiffness: Tensor, t: Tensor, factor: Tensor
+) -> Float[Tensor, "B k"]:
+    scaling = quadratics.scaling(quadratics.hessian + stiffness / t[:, None, None])
+    covariance = torch.cholesky_inverse(factor)
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt() * scaling

@@ -1,0 +1,241 @@
+"""One solve, checked and gathered: everything the loop and the error bars need, flat and normalised.
+
+This is the only place where a pair is asked what it knows, and where physical units become the
+normalised ones of its maps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from deceptron.core.box import Bounds, Box
+from deceptron.core.calibration import Calibration, calibration_of
+from deceptron.core.checks import check_rows
+from deceptron.core.corrections import Corrections
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.protocols import GaussianPrior, Pair, RowMap
+from deceptron.core.scaler import Scaler
+from deceptron.solve.evaluation import in_evaluation
+from deceptron.solve.forward import is_opaque, normalised, values_of
+from deceptron.solve.methods import Method
+from deceptron.solve.noise import noise_rows, objective_of
+from deceptron.solve.objective import LeastSquares
+from deceptron.solve.starts import start_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a pair says about itself, asked once; a bare callable is an f that knows nothing."""
+
+    f: RowMap
+    g: RowMap | None
+    scaler: Scaler
+    bounds: Bounds | None
+    x_shape: tuple[int, ...] | None
+    y_shape: tuple[int, ...] | None
+    wiener: RowMap | None
+    calibration: Calibration
+    device: torch.device | None
+    dtype: torch.dtype | None
+
+    @staticmethod
+    def of(pair: Pair | RowMap, noise_std: object = None) -> Known:
+        """Ask."""
+        if noise_std is not None and hasattr(pair, "at_noise"):
+            pair = pair.at_noise(noise_std)
+        if isinstance(pair, Pair):
+            f, g = pair.f, pair.g
+        elif callable(pair):
+            f, g = pair, None
+        else:
+            raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
+        device = dtype = None
+        if isinstance(pair, nn.Module):
+            for weight in (*pair.parameters(), *pair.buffers()):
+                if weight.is_floating_point():
+                    device, dtype = weight.device, weight.dtype
+                    break
+        return Known(
+            f=in_evaluation(f),
+            g=in_evaluation(g),
+            scaler=getattr(pair, "scaler", None) or Scaler(),
+            bounds=getattr(pair, "bounds", None),
+            x_shape=getattr(pair, "x_shape", None),
+            y_shape=getattr(pair, "y_shape", None),
+            wiener=in_evaluation(getattr(pair, "wiener", None)),
+            calibration=calibration_of(pair),
+            device=device,
+            dtype=dtype,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be solved. ``target`` is finite where it was observed and 0 elsewhere.
+
+    Attributes:
+        known: what the pair knows.
+        y: the observations in physical units, as they came.
+        f, g: the forward map of the objective and the reverse map, normalised units.
+        surrogate: lends its derivatives where f has none.
+        target, start: flat rows.
+        no_data: rows without any observation.
+        box, objective: of flat rows.
+        noise: of the measurements, normalised units, flat; one row or one a row. None: not known.
+        noise_told: whether the caller stated it.
+        on_surrogate: whether f is the pair's own.
+        corrections: plausible corrections, where the method uses them.
+    """
+
+    known: Known
+    y: Float[Tensor, "B *y"]
+    f: RowMap
+    g: RowMap | None
+    surrogate: RowMap | None
+    target: Float[Tensor, "B m"]
+    start: Float[Tensor, "B n"]
+    no_data: Bool[Tensor, " B"]
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    box: Box | None
+    bounds: Bounds | None
+    objective: LeastSquares
+    noise: Float[Tensor, "#B m"] | None
+    noise_told: bool
+    on_surrogate: bool
+    prior: GaussianPrior | None
+    corrections: Corrections | None
+
+    @property
+    def table_noise(self) -> Float[Tensor, " m"]:
+        """What the tables of the corrections were made for, normalised units."""
+        own = noise_rows(self.known.calibration.noise_std, self.y, self.known.scaler)
+        assert own is not None
+        return own[0]
+
+
+def observations(y: Any, known: Known) -> Float[Tensor, "B *y"]:
+    """Rows of y as a tensor of the pair's precision and device, from whatever array they are."""
+    if not isinstance(y, Tensor):
+        try:
+            y = torch.as_tensor(y)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"y must be an array of numbers; got {type(y).__name__}") from error
+    if not y.is_floating_point():
+        if y.is_complex() or y.dtype == torch.bool:
+            raise ConfigError(f"y must hold real numbers; got {y.dtype}")
+        y = y.to(known.dtype or torch.get_default_dtype())
+    if known.y_shape is not None and tuple(y.shape) == known.y_shape:
+        y = y[None]
+    if known.dtype is not None:
+        y = y.to(dtype=known.dtype, device=known.device)
+    y = check_rows("y", y)
+    if known.y_shape is not None and tuple(y.shape[1:]) != known.y_shape:
+        raise ShapeError(
+            f"y must have rows of shape {known.y_shape}, as the pair's data; "
+            f"got shape {tuple(y.shape)}"
+        )
+    return y.detach()
+
+
+def prepare(
+    known: Known,
+    y: Float[Tensor, "B *y"],
+    method: Method,
+    *,
+    forward: RowMap | None,
+    differentiable: bool | None,
+    x0: Tensor | None,
+    bounds: Bounds | None,
+    noise_std: object,
+    prior: GaussianPrior | None,
+    tau: float | None,
+    own_rule: bool,
+) -> Task:
+    """Check what was asked and bring it to flat normalised rows; ``own_rule`` says that the caller
+    has stated another end than the noise.
+    """
+    if method.needs_reverse and known.g is None:
+        raise ConfigError(
+            f"method {method.name!r} needs a pair with f and g; got a bare callable"
+        )
+    if prior is not None and not isinstance(prior, GaussianPrior):
+        raise ConfigError(
+            "prior must have mean, apply and solve, as problem.prior has; "
+            f"got {type(prior).__name__}"
+        )
+    opaque = is_opaque(forward, differentiable, known.g is not None, method)
+    told = noise_std is not None
+    if not told and method.assumes_noise and not own_rule:
+        noise_std = known.calibration.noise_std
+    noise = noise_rows(noise_std, y, known.scaler)
+    on_surrogate = forward is None
+    error = known.calibration.surrogate_error if on_surrogate else 0.0
+    y_shape = tuple(y.shape[1:])
+    target = known.scaler.normalise(y).to(y.dtype).flatten(1)
+    missing = target.isnan()
+    if noise is not None:
+        missing = missing | noise.isinf()
+    no_data = missing.all(1)
+    start = start_rows(
+        known, method, target, missing, y_shape, None if x0 is None else x0, prior
+    )
+    x_shape = tuple(start.shape[1:])
+    bounds = known.bounds if bounds is None else bounds
+    box = None if bounds is None else Box.parse(bounds, x_shape, start)
+    flat = start.reshape(len(start), -1)
+    objective = objective_of(
+        torch.where(missing, torch.nan, target),
+        noise,
+        method.surrogate_margin * error,
+        tau=tau,
+        prior=prior,
+        x_shape=x_shape,
+    )
+    simulator = None
+    if forward is not None:
+        simulator = normalised(
+            values_of(forward) if opaque else forward, known.scaler, y.dtype, y_shape
+        )
+    corrects = method.corrects and prior is None and noise is not None and not own_rule
+    corrects = corrects and known.calibration.noise_std is not None and x0 is None
+    return Task(
+        known=known,
+        y=y,
+        f=simulator or known.f,
+        g=known.g,
+        surrogate=known.f if opaque else None,
+        target=torch.where(no_data[:, None], torch.nan, torch.where(missing, 0.0, target)),
+        start=flat if box is None else box.project(flat),
+        no_data=no_data,
+        x_shape=x_shape,
+        y_shape=y_shape,
+        box=box,
+        bounds=bounds,
+        objective=objective,
+        noise=noise,
+        noise_told=told,
+        on_surrogate=on_surrogate,
+        prior=prior,
+        corrections=known.calibration.corrections if corrects else None,
+    )
+
+
+def rows_of(task: Task, rows: slice) -> Task:
+    """The same for some of the rows."""
+    index = torch.arange(len(task.target), device=task.target.device)[rows]
+    noise = task.noise
+    return replace(
+        task,
+        y=task.y[rows],
+        target=task.target[rows],
+        start=task.start[rows],
+        no_data=task.no_data[rows],
+        objective=task.objective.at(index),
+        noise=noise if noise is None or len(noise) == 1 else noise[rows],
+    )

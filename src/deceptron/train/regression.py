@@ -1,0 +1,141 @@
+"""The best linear guess of truths like the training data, fitted to validation rows.
+
+The evidence corrects g(y) without knowing that g has let noise through, and that the family varies
+less in some directions than a correction errs. A regression of the truth on the start and on the
+correction, in coordinates in which both are nearly independent, knows: see ``core/corrections.py``.
+Which correction it starts from, one member and one size for all rows, is tried on rows left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import GridBasis
+from deceptron.core.corrections import SIZES, Corrections, Regression
+from deceptron.maps import Deceptron
+from deceptron.problems import Problem
+from deceptron.solve import solve
+from deceptron.solve.first_fits import first_fits
+
+# Fewer rows that need a correction tell nothing.
+FEWEST = 32
+# Share of the error that must be gained on rows left out: a guess costs a row an evaluation.
+WORTH = 0.05
+SHARE_LEFT_OUT = 0.25
+# Pulls the two coefficients towards those of the correction alone where rows are few.
+RIDGE = 1e-3
+
+
+def fit_regression(
+    pair: Deceptron, problem: Problem, x: Tensor, y: Tensor, *, batch: int
+) -> Regression | None:
+    """None unless guesses lower the error of solving rows left out by the share ``WORTH``."""
+    corrections = pair.calibration.corrections
+    assert corrections is not None
+    if not corrections.members or x[0].numel() <= 1:
+        return None
+    found = [
+        first_fits(pair, part, forward=problem.simulate, first=place)
+        for place, part in zip(range(0, len(y), batch), y.split(batch), strict=True)
+    ]
+    rows = torch.cat([part.rows for part in found])
+    if len(rows) < FEWEST:
+        return None
+    start = torch.cat([part.start for part in found]).double()
+    truth = x[rows].flatten(1).double()
+    seen = int((1 - SHARE_LEFT_OUT) * len(rows))
+    best: tuple[float, int, int] | None = None
+    for number in range(len(corrections.members)):
+        for place in range(len(SIZES)):
+            corrected = start + torch.cat([part.fit(number, place) for part in found])
+            made = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
+            error = _rmse(_guess(corrections, made, corrected, start)[seen:], truth[seen:])
+            if best is None or error < best[0]:
+                best = error, number, place
+    assert best is not None
+    _, number, place = best
+    corrected = start + torch.cat([part.fit(number, place) for part in found])
+    trial = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
+    left_out = y[rows[seen:]]
+    plain, guessed = (
+        _solved(pair, problem, replace(corrections, regression=chosen), left_out)
+        for chosen in (None, trial)
+    )
+    if _rmse(guessed, truth[seen:]) > (1 - WORTH) * _rmse(plain, truth[seen:]):
+        return None
+    return _fitted(corrections, number, place, corrected, start, truth)
+
+
+def _solved(
+    pair: Deceptron, problem: Problem, corrections: Corrections, y: Tensor
+) -> Float[Tensor, "B n"]:
+    before = pair.calibration
+    try:
+        pair.calibration = replace(before, corrections=corrections)
+        answers = solve(pair, y, forward=problem.simulate, history=False).x
+    finally:
+        pair.calibration = before
+    return answers.flatten(1).double()
+
+
+def _fitted(
+    corrections: Corrections,
+    number: int,
+    place: int,
+    corrected: Float[Tensor, "N n"],
+    start: Float[Tensor, "N n"],
+    truth: Float[Tensor, "N n"],
+) -> Regression:
+    """Least squares for the two coefficients of each group of coordinates."""
+    basis = corrections.members[number].basis
+    mean = truth.mean(0)
+    a, b, t = (basis.forward(rows - mean) for rows in (corrected, start, truth))
+    groups = _groups(corrections, number)
+    aa, bb, ab, at, bt = (
+        _sums((u * v).sum(0), groups) for u, v in ((a, a), (b, b), (a, b), (a, t), (b, t))
+    )
+    # Ridge about own = 1, start = 0.
+    pull = RIDGE * (aa + bb) + 1e-300
+    aa, bb, at = aa + pull, bb + pull, at + pull
+    determinant = aa * bb - ab.square()
+    own, first = (at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant
+    made = Regression(
+        member=number,
+        size=SIZES[place],
+        mean=mean,
+        own=own,
+        start=first,
+        std=torch.ones_like(mean),
+        factor=1.0,
+    )
+    error = _guess(corrections, made, corrected, start) - truth
+    return replace(made, std=error.square().mean(0).sqrt())
+
+
+def _guess(
+    corrections: Corrections, made: Regression, corrected: Tensor, start: Tensor
+) -> Float[Tensor, "N n"]:
+    basis = corrections.members[made.member].basis
+    a, b = (basis.forward(rows - made.mean) for rows in (corrected, start))
+    return made.mean + basis.back(made.own * a + made.start * b)
+
+
+def _groups(corrections: Corrections, number: int) -> Int[Tensor, " n"]:
+    """Coordinates that share their coefficients: waves of one length, else four in a row."""
+    basis = corrections.members[number].basis
+    if isinstance(basis, GridBasis):
+        return torch.unique(basis.wavenumbers.square().round(), return_inverse=True)[1]
+    return torch.arange(len(corrections.members[number].spectrum)) // 4
+
+
+def _sums(values: Float[Tensor, " n"], groups: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    total = torch.zeros(int(groups.max()) + 1, dtype=values.dtype).index_add(0, groups, values)
+    return total[groups]
+
+
+def _rmse(x: Tensor, truth: Tensor) -> float:
+    return float((x - truth).square().mean(1).sqrt().mean())
