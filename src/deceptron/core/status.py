@@ -56,6 +56,8 @@ class Reason(IntEnum):
     NONFINITE_TRIALS = 9
     CALLBACK = 10
     NO_PROGRESS = 11
+    SMALL_DECREASE = 12
+    SMALL_STEP = 13
 
     @property
     def status(self) -> Status:
@@ -76,4 +78,6 @@ _STATUS_OF_REASON = {
     Reason.NONFINITE_TRIALS: Status.NONFINITE,
     Reason.CALLBACK: Status.INTERRUPTED,
     Reason.NO_PROGRESS: Status.STALLED,
+    Reason.SMALL_DECREASE: Status.CONVERGED,
+    Reason.SMALL_STEP: Status.CONVERGED,
 }

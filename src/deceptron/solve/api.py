@@ -24,7 +24,7 @@ from deceptron.solve.noise import discrepancy, noise_row, objective_of
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.starts import start_rows
-from deceptron.solve.stopping import Stopping
+from deceptron.solve.stopping import Stopping, stationarity
 
 
 def solve(
@@ -44,6 +44,8 @@ def solve(
     tolerance: float | None = None,
     relative_tolerance: float | None = None,
     gradient_tolerance: float | None = None,
+    decrease_tolerance: float | None = None,
+    step_tolerance: float | None = None,
     history: bool = True,
     callback: Callback | None = None,
     progress: bool = False,
@@ -88,8 +90,14 @@ def solve(
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
         gradient_tolerance: stop when the projected gradient has fallen to this fraction of its
-            start; 0 switches the rule off. The default is the square root of the precision of
+            start; 0 switches the rule off, and either replaces the defaults of the next two. For
+            the methods that do not have those the default is the square root of the precision of
             y's dtype, and off for the published D-IPG, which does not seek a stationary point.
+        decrease_tolerance: gd, gn, lm and l-bfgs stop when a step lowers the objective by at most
+            this share of it and their local model has no more to offer; by default the precision
+            to the power 2/3. Below round-off they stop whatever this says.
+        step_tolerance: they also stop when the step to the minimum of their local model is at most
+            this share of x; the default is the same.
         history: keep per-iteration records (memory: rows times iterations).
         callback: called as ``callback(pass_number, snapshot)`` after the first evaluation and
             after each pass, in which every live row makes one trial; a true value ends the run.
@@ -137,6 +145,8 @@ def solve(
             tolerance=tolerance,
             relative_tolerance=relative_tolerance,
             gradient_tolerance=gradient_tolerance,
+            decrease_tolerance=decrease_tolerance,
+            step_tolerance=step_tolerance,
             history=False,
         )
         x0 = warm.x
@@ -153,7 +163,7 @@ def solve(
         discrepancy=None
         if noise is None or (prior is not None and tau is None)
         else discrepancy(noise, chosen.surrogate_margin * surrogate_error, tau),
-        gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
+        **stationarity(chosen, y.dtype, gradient_tolerance, decrease_tolerance, step_tolerance),
         progress=None if noise is None or prior is not None else chosen.progress,
     )
     limit = chosen.max_iterations if max_iterations is None else max_iterations
@@ -283,10 +293,3 @@ def _flat_shrinkage(pair: object, x_shape: tuple[int, ...]) -> RowMap | None:
     if shrinkage is None:
         return None
     return lambda x: shrinkage(x.reshape(-1, *x_shape)).reshape(x.shape)
-
-
-def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
-    rule = method.gradient_tolerance if asked is None else asked
-    if rule is None:
-        return float(torch.finfo(dtype).eps ** 0.5)
-    return rule if rule != 0 else None
