@@ -24,7 +24,7 @@ from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
-from deceptron.solve.stopping import Stopping
+from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.task import Known, observations, prepare
 
 # Rows that are solved together: more of them cost memory and save no time.
@@ -48,6 +48,8 @@ def solve(
     tolerance: float | None = None,
     relative_tolerance: float | None = None,
     gradient_tolerance: float | None = None,
+    decrease_tolerance: float | None = None,
+    step_tolerance: float | None = None,
     history: bool = True,
     callback: Callback | None = None,
     progress: bool = False,
@@ -93,8 +95,14 @@ def solve(
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
         gradient_tolerance: stop when the projected gradient has fallen to this fraction of its
-            start; 0 switches the rule off. The default is the square root of the precision of
+            start; 0 switches the rule off, and either replaces the defaults of the next two. For
+            the methods that do not have those the default is the square root of the precision of
             y's dtype, and off for the published D-IPG, which does not seek a stationary point.
+        decrease_tolerance: gd, gn, lm and l-bfgs stop when a step lowers the objective by at most
+            this share of it and their local model has no more to offer; by default the precision
+            to the power 2/3. Below round-off they stop whatever this says.
+        step_tolerance: they also stop when the step to the minimum of their local model is at most
+            this share of x; the default is the same.
         history: keep per-iteration records (memory: rows times iterations).
         callback: called as ``callback(pass_number, snapshot)`` after the first evaluation and
             after each pass, in which every live row makes one trial; a true value ends the run.
@@ -126,6 +134,8 @@ def solve(
             tau=tau,
             max_iterations=surrogate_steps,
             gradient_tolerance=gradient_tolerance,
+            decrease_tolerance=decrease_tolerance,
+            step_tolerance=step_tolerance,
             history=False,
             **rules,
         )
@@ -157,7 +167,7 @@ def solve(
             chosen = by_values(chosen)
         stopping = Stopping(
             discrepancy=task.objective.tau is not None,
-            gradient_tolerance=_gradient_rule(chosen, gradient_tolerance, y.dtype),
+            **stationarity(chosen, y.dtype, gradient_tolerance, decrease_tolerance, step_tolerance),
             progress=chosen.progress if task.noise is not None and prior is None else None,
             **rules,
         )
@@ -232,13 +242,6 @@ def _check_surrogate_steps(steps: int, forward: RowMap | None, method: Method) -
             f"surrogate_steps has no use in method {method.name!r}, which takes no steps; "
             f"got {steps}"
         )
-
-
-def _gradient_rule(method: Method, asked: float | None, dtype: torch.dtype) -> float | None:
-    rule = method.gradient_tolerance if asked is None else asked
-    if rule is None:
-        return float(torch.finfo(dtype).eps ** 0.5)
-    return rule if rule != 0 else None
 
 
 @contextmanager

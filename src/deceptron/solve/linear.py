@@ -284,7 +284,8 @@ class Normal(RowData):
 
 @dataclass(frozen=True)
 class Dense:
-    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too).
+    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too),
+    unless the damping is larger.
 
     With a prior the normal equations are well conditioned, and solved as they are.
     """
@@ -313,7 +314,8 @@ class Dense:
         values, c = factors.values, factors.coefficients
         size = max(point.x.shape[1], point.r.shape[1])
         floor = torch.finfo(values.dtype).eps * size * values[:, :1]
-        nonzero = values > floor
+        # Damping beyond floor^2 filters such values itself, and they may be all that is left to do.
+        nonzero = (values > floor) | (damping[:, None] > floor.square())
         filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
         # The mask is exact where the SVD is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.

@@ -9,7 +9,7 @@ by a reduction over rows, and a row that is done leaves the batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from deceptron.solve.model import KINDS, Model, Point, Tally, Trial
 from deceptron.solve.protocols import Descent, Proposal, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
-from deceptron.solve.stopping import RUNNING, Stopping
+from deceptron.solve.stopping import RUNNING, Path, Stopping, round_off
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Snapshot:
 
 
 Callback = Callable[[int, Snapshot], object]
+_Rule = tuple[Reason, Bool[Tensor, " B"]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,19 @@ class _Live(RowData):
     rule: Int[Tensor, " B"]
     first_residual: Float[Tensor, " B"]
     first_gradient: Float[Tensor, " B"]
+    last_gradient: Float[Tensor, " B"]  # projected, at the accepted point before
     finite_trial: Bool[Tensor, " B"]  # some trial since the last accepted step was finite
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """What a step says about its row: rules met, the gradient that would be as good as none, and
+    whether the step was ``idle``, of use only if it lowers the gradient.
+    """
+
+    rules: list[_Rule] = field(default_factory=list)
+    flat: Float[Tensor, " B"] | None = None
+    idle: Bool[Tensor, " B"] | None = None
 
 
 class Loop:
@@ -139,6 +152,7 @@ class Loop:
             rule=counts[usable] - 1,
             first_residual=unknown[usable],
             first_gradient=unknown[usable],
+            last_gradient=unknown[usable],
             finite_trial=torch.zeros_like(usable, dtype=torch.bool),
         )
         if len(usable) == 0:
@@ -151,8 +165,9 @@ class Loop:
         reason = self._settle(0, trial, finite, reason)
         if self.stopping.gradient_tolerance is not None and self.point.known_gradient is not None:
             first = self._projected_gradient()
-            self.live = replace(self.live, first_gradient=first)
+            self.live = replace(self.live, first_gradient=first, last_gradient=first)
             reason = _mark(reason, first == 0, Reason.GRADIENT)
+        self.path = Path(norm(self.point.x), torch.zeros_like(finite))
         self._finish_pass(0, finite, reason)
 
     def _pass(self, number: int) -> None:
@@ -175,8 +190,13 @@ class Loop:
             trial = replace(trial, point=replace(trial.point, known_gradient=gradient))
         step = Step(x, p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
+        noise = None
+        if self.stopping.decrease_tolerance is not None:
+            noise = round_off(point, model.objective)
+            if self.stopping.decrease_tolerance > 0:
+                accept = accept & ~self.stopping.drowned(step, search_state.trials, noise)
 
-        reason = None
+        failed: list[_Rule] = []
         if bool(accept.all()):
             self.point = trial.point
             clean = torch.zeros_like(accept)
@@ -188,19 +208,50 @@ class Loop:
             sane = (trial.point.misfit.isfinite() & slope.isfinite()) | live.finite_trial
             iterations = live.iterations + accept
             self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
-            reason = _mark(reason, give_up & sane, Reason.NO_ACCEPTED_TRIAL)
-            reason = _mark(reason, give_up, Reason.NONFINITE_TRIALS)
+            failed = [
+                (Reason.NO_ACCEPTED_TRIAL, give_up & sane),
+                (Reason.NONFINITE_TRIALS, give_up),
+            ]
         self._remember(proposal, accept)
         if self.recorder is not None:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
-        little = None
-        if self.stopping.progress is not None:
-            little = point.misfit - self.point.misfit < self.stopping.progress * point.misfit
-            if proposal.provisional is not None:
-                little = little & ~proposal.provisional
-        reason = self._settle(number, trial, accept, reason, little)
+        judged = self._judge_step(point, step, accept, search_state.trials, noise)
+        judged.rules.extend(failed)
+        reason = self._settle(number, trial, accept, None, judged)
         self._finish_pass(number, accept, reason)
+
+    def _judge_step(
+        self,
+        before: Point,
+        step: Step,
+        accept: Bool[Tensor, " B"],
+        trials: Int[Tensor, " B"],
+        noise: Float[Tensor, " B"] | None,
+    ) -> _Judgement:
+        """Which rows the step itself shows to be done."""
+        stopping, judged = self.stopping, _Judgement()
+        if noise is not None:
+            rules, self.path = stopping.at_minimum(
+                before,
+                self.point,
+                step,
+                accepted=accept,
+                trials=trials,
+                path=self.path,
+                round_off=noise,
+            )
+            judged = _Judgement(
+                rules,
+                flat=stopping.flat(before, self.point, step, self.model.objective),
+                idle=stopping.drowned(step, trials, noise),
+            )
+        if stopping.progress is not None:
+            little = before.misfit - self.point.misfit < stopping.progress * before.misfit
+            if step.proposal.provisional is not None:
+                little = little & ~step.proposal.provisional
+            judged.rules.append((Reason.NO_PROGRESS, little & accept))
+        return judged
 
     def _settle(
         self,
@@ -208,17 +259,17 @@ class Loop:
         trial: Trial,
         moved: Bool[Tensor, " B"],
         reason: Int[Tensor, " B"] | None,
-        little: Bool[Tensor, " B"] | None = None,
+        judged: _Judgement | None = None,
     ) -> Int[Tensor, " B"] | None:
-        """Stop the moved rows that are done, or whose step did ``little``; give a gradient to those
-        that go on.
+        """Stop the rows that are done by their residual, their step or their gradient, which those
+        that go on are given.
         """
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
             for rule, met in stopping.residual_rules(self.point, live.first_residual):
                 reason = _mark(reason, met & moved, rule)
-        if little is not None:
-            reason = _mark(reason, little & moved, Reason.NO_PROGRESS)
+        for rule, met in () if judged is None else judged.rules:
+            reason = _mark(reason, met, rule)
 
         small_enough = stopping.gradient_tolerance
         wanted = moved if reason is None else moved & (reason == RUNNING)
@@ -231,8 +282,14 @@ class Loop:
         if bool(wanted.any()):
             self._update_gradient(trial, moved, wanted)
             if small_enough is not None:
-                small = self._projected_gradient() <= small_enough * live.first_gradient
+                gradient = self._projected_gradient()
+                small = gradient <= small_enough * live.first_gradient
+                if judged is not None and judged.flat is not None and judged.idle is not None:
+                    small = small | (norm(self._free_gradient()) <= judged.flat)
+                    stuck = wanted & ~small & judged.idle & (gradient >= live.last_gradient)
+                    reason = _mark(reason, stuck, Reason.SMALL_DECREASE)
                 reason = _mark(reason, wanted & small, Reason.GRADIENT)
+                self.live = replace(live, last_gradient=gradient)
         if at_limit is not None:
             reason = _mark(reason, at_limit, Reason.STEP_LIMIT)
         return reason
@@ -252,6 +309,11 @@ class Loop:
     def _projected_gradient(self) -> Float[Tensor, " B"]:
         x, gradient = self.point.x, self.point.gradient
         return norm(gradient if self.box is None else x - self.box.project(x - gradient))
+
+    def _free_gradient(self) -> Float[Tensor, "B n"]:
+        """Without what pushes against a bound. Unlike the projected gradient it has one unit."""
+        x, gradient = self.point.x, self.point.gradient
+        return gradient if self.box is None else gradient * self.box.free(x, gradient)
 
     def _finish_pass(
         self, number: int, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"] | None
@@ -289,7 +351,7 @@ class Loop:
         self.live = live.take(stay)
         self.model.keep(stay)
         if len(stay):
-            self.point = self.point.take(stay)
+            self.point, self.path = self.point.take(stay), self.path.take(stay)
             if self.search_state is not None and self.descent_state is not None:
                 self.search_state = self.search_state.take(stay)
                 self.descent_state = self.descent_state.take(stay)

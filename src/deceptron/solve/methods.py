@@ -37,7 +37,8 @@ class Method:
     ``descent`` is a function of the number of unknowns, because the best linear solver depends on
     it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), there where
     it is finite and at zero elsewhere, or at the ridge estimate. ``gradient_tolerance`` is the
-    default rule: None means the square root of the dtype's precision, 0 switches it off. With
+    default rule: None means the square root of the dtype's precision, 0 switches it off. A method
+    that ``knows_minima`` has a local model of what is left to gain, and stops by that instead. With
     ``assumes_noise`` the noise that the pair was trained for is the default. Where the noise is
     known, a step that lowers the misfit by less than the share ``progress`` is a row's last.
     ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
@@ -56,6 +57,7 @@ class Method:
     assumes_noise: bool = False
     max_iterations: int = 200
     gradient_tolerance: float | None = None
+    knows_minima: bool = False
     progress: float | None = None
     secants: Directions | None = None
     surrogate_margin: float = 1.0
@@ -150,7 +152,7 @@ def by_values(method: Method) -> Method:
     A step costs up to a dozen evaluations, so one that gains little is the last sooner.
     """
     if method.secants is None:
-        return replace(method, gradient_tolerance=0.0)
+        return replace(method, gradient_tolerance=0.0, knows_minima=False)
     descent = ByValues(method.secants)
     return replace(
         method,
@@ -158,6 +160,7 @@ def by_values(method: Method) -> Method:
         search=Decrease(),
         max_iterations=10,
         gradient_tolerance=0.0,
+        knows_minima=False,
         progress=0.05,
     )
 
@@ -169,6 +172,7 @@ def gradient_descent(*, of_mean: bool = False, search: Armijo | None = None) -> 
         descent=lambda n: Steepest(of_mean),
         search=search or Armijo(carry=True, max_backtracks=40),
         max_iterations=1000,
+        knows_minima=True,
     )
 
 
@@ -187,6 +191,7 @@ def gauss_newton(
             _linear(n, linear, cg_steps, cg_tolerance), damping=0.0, relaxation=relaxation
         ),
         search=search or Armijo(max_backtracks=20),
+        knows_minima=True,
     )
 
 
@@ -215,6 +220,7 @@ def levenberg_marquardt(
             name="lm",
             descent=lambda n: SearchedDamping(_linear(n, linear, cg_steps, cg_tolerance)),
             search=search or AdaptiveDamping(),
+            knows_minima=True,
         )
     return Method(
         name="lm",
@@ -222,6 +228,7 @@ def levenberg_marquardt(
             _linear(n, linear, cg_steps, cg_tolerance), damping=damping, relaxation=relaxation
         ),
         search=search or Armijo(),
+        knows_minima=True,
     )
 
 
@@ -229,7 +236,11 @@ def l_bfgs(memory: int = 20, search: Wolfe | Armijo | None = None) -> Method:
     """Limited-memory BFGS with a Wolfe line search; needs f and its gradient only."""
     descent = LBFGS(memory)
     return Method(
-        name="l-bfgs", descent=lambda n: descent, search=search or Wolfe(), max_iterations=500
+        name="l-bfgs",
+        descent=lambda n: descent,
+        search=search or Wolfe(),
+        max_iterations=500,
+        knows_minima=True,
     )
 
 
@@ -278,7 +289,7 @@ def published(name: str) -> Method:
 
     GN and LM relax by 0.4 and backtrack at most 8 times from a full step; LM's damping is fixed at
     1e-2, CG makes at most 30 steps. Gradient descent starts each step at 1 along the gradient of
-    the mean square.
+    the mean square. Rows stop by the gradient over that of the start.
     """
     variants: dict[str, Callable[[], Method]] = {
         "d-ipg": d_ipg,
@@ -291,7 +302,7 @@ def published(name: str) -> Method:
     }
     if name not in variants:
         raise unknown_name("published method", name, variants)
-    return variants[name]()
+    return replace(variants[name](), knows_minima=False)
 
 
 def get_method(method: str | Method) -> Method:

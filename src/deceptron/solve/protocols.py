@@ -18,13 +18,20 @@ S = TypeVar("S", bound="SearchState")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial point before projection; ``predicted`` is the decrease the local model promises."""
+    """A trial point before projection; ``predicted`` is the decrease the local model promises.
+
+    ``attainable`` and ``reach`` are the decrease and the length of the step that the local model
+    would make if neither damping nor a line search shortened it: what is left to gain here. A
+    descent that cannot tell leaves them out.
+    """
 
     x: Float[Tensor, "B n"]
     predicted: Float[Tensor, " B"] | None = None
     rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
     # Where the descent has something better to try if this step does not help; None: nowhere.
     provisional: Bool[Tensor, " B"] | None = None
+    attainable: Float[Tensor, " B"] | None = None
+    reach: Float[Tensor, " B"] | None = None
 
 
 class Descent(Protocol[D]):

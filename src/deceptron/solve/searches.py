@@ -256,7 +256,9 @@ class AdaptiveDamping:
         # Below round-off the ratio is noise over noise; then trust the model.
         gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
         accept = (gain > self.accept_ratio) & (predicted > 0)
-        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
+        # Not by more than a third where a little less damping has just failed.
+        fastest = torch.where(state.trials == 0, self.fastest_ease, 1 / 3)
+        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp_max(2.0).maximum(fastest)
         # A damping of exactly zero could never grow again, nor an infinite one shrink.
         limits = torch.finfo(eased.dtype)
         scale = torch.where(accept, eased, state.scale * state.growth)

@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.checks import check_range
+from deceptron.core.errors import ConfigError
 from deceptron.core.status import Reason
+from deceptron.solve.methods import Method
 from deceptron.solve.model import Point
+from deceptron.solve.objective import LeastSquares
+from deceptron.solve.protocols import Step
+from deceptron.solve.rows import RowData, dot, norm
 
 RUNNING = -1
+
+
+@dataclass(frozen=True)
+class Path(RowData):
+    """What the step rule remembers: the largest |x| so far, and whether the last step was short."""
+
+    largest_x: Float[Tensor, " B"]
+    short: Bool[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,13 @@ class Stopping:
     ``gradient_tolerance`` compares the projected gradient |x - P(x - grad)| with its start.
     ``progress`` gives a row up when a step lowers its misfit by less than this share: what f cannot
     explain in large steps it will not explain in small ones.
+
+    A row is at a minimum if a step lowers its misfit by at most the share ``decrease_tolerance``
+    and its local model has no more to offer (SMALL_DECREASE), if the step to the minimum of that
+    model is at most the share ``step_tolerance`` of x (SMALL_STEP), or if |J'r| is at most
+    ``decrease_tolerance`` |J| |r| (GRADIENT): the tests of MINPACK, of which none depends on the
+    start. What the model would do counts, not what damping or a line search left of it. With 0 only
+    what is below round-off ends a row.
     """
 
     tolerance: float | None = None
@@ -29,6 +50,8 @@ class Stopping:
     discrepancy: bool = False
     gradient_tolerance: float | None = None
     progress: float | None = None
+    decrease_tolerance: float | None = None
+    step_tolerance: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -52,3 +75,125 @@ class Stopping:
             yield Reason.DISCREPANCY, point.explained
         if self.relative_tolerance is not None:
             yield Reason.RELATIVE_TOLERANCE, point.residual <= self.relative_tolerance * first
+
+    def drowned(
+        self, step: Step, trials: Int[Tensor, " B"], round_off: Float[Tensor, " B"]
+    ) -> Bool[Tensor, " B"]:
+        """Trials of which the model expects less than the misfit's round-off: whether they lower it
+        is a toss of a coin, and a shorter one has even less to show.
+        """
+        attainable, _, telling = _left_to_gain(step, trials)
+        return telling & (attainable <= round_off)
+
+    def at_minimum(
+        self,
+        before: Point,
+        after: Point,
+        step: Step,
+        *,
+        accepted: Bool[Tensor, " B"],
+        trials: Int[Tensor, " B"],
+        path: Path,
+        round_off: Float[Tensor, " B"],
+    ) -> tuple[list[tuple[Reason, Bool[Tensor, " B"]]], Path]:
+        """SMALL_DECREASE and SMALL_STEP, with the rows that meet them; ``after`` is where rows are,
+        ``trials`` what the search had rejected before this one.
+
+        A short step that still changes the misfit, but does not remove it, may be the way back to
+        the floor of a valley: it takes a second one.
+        """
+        assert self.decrease_tolerance is not None
+        assert self.step_tolerance is not None
+        attainable, reach, telling = _left_to_gain(step, trials)
+        telling = telling | accepted
+        few = self.decrease_tolerance * before.misfit
+        actual = before.misfit - after.misfit
+        small = accepted & (attainable <= few) & (actual <= few)
+        lost = ~accepted & self.drowned(step, trials, round_off)
+
+        share = max(self.step_tolerance, torch.finfo(reach.dtype).eps)
+        largest_x = torch.maximum(path.largest_x, norm(after.x))
+        # The largest x that was met stands for the unit of x where the minimum is at zero; by
+        # default share^1.5 is the precision.
+        short = telling & (reach <= share * norm(after.x) + share**1.5 * largest_x)
+        settled = (actual <= few + round_off) | (after.misfit <= 0.01 * before.misfit)
+        rules = [
+            (Reason.SMALL_DECREASE, small | lost),
+            (Reason.SMALL_STEP, short & (settled | path.short)),
+        ]
+        return rules, Path(largest_x, short)
+
+    def flat(
+        self, before: Point, after: Point, step: Step, objective: LeastSquares
+    ) -> Float[Tensor, " B"]:
+        """The gradient at which r, stacked with the prior's part, is orthogonal to J to within the
+        tolerance: |J'r| <= tolerance |J| |r|, and r is no larger than the round-off of f.
+
+        The step measures |J| from below: |J p| / |p|.
+        """
+        assert self.decrease_tolerance is not None
+        moved = objective.weigh(after.y - before.y)
+        square = dot(moved, moved)
+        if objective.has_prior:
+            square = square + objective.stiffness * dot(step.p, objective.metric(step.p))
+        # A row that has not moved measures nothing, and its gradient has been judged before.
+        stretch = torch.where(square > 0, (square / dot(step.p, step.p)).sqrt(), 0.0)
+        error = 4 * torch.finfo(stretch.dtype).eps * norm(objective.weigh(after.y))
+        tolerance = self.decrease_tolerance
+        return stretch * (tolerance * (2 * after.misfit).sqrt() + (error if tolerance else 0.0))
+
+
+def stationarity(
+    method: Method,
+    dtype: torch.dtype,
+    gradient: float | None,
+    decrease: float | None,
+    step: float | None,
+) -> dict[str, float | None]:
+    """The tolerances by which rows of ``method`` are at a minimum, from what was asked for."""
+    eps = float(torch.finfo(dtype).eps)
+    rule = method.gradient_tolerance if gradient is None else gradient
+    if not method.knows_minima:
+        for name, asked in (("decrease_tolerance", decrease), ("step_tolerance", step)):
+            if asked is not None:
+                raise ConfigError(
+                    f"{name} has no use in method {method.name!r}, whose steps do not tell how far "
+                    f"a minimum is; got {asked}"
+                )
+        rule = eps**0.5 if rule is None else rule
+        return {"gradient_tolerance": rule or None}
+    default = eps ** (2 / 3) if gradient is None else 0.0
+    return {
+        "gradient_tolerance": rule or 0.0,  # a gradient of zero ends a row in any case
+        "decrease_tolerance": default if decrease is None else decrease,
+        "step_tolerance": default if step is None else step,
+    }
+
+
+def round_off(point: Point, objective: LeastSquares) -> Float[Tensor, " B"]:
+    """How far two evaluations of phi may differ.
+
+    Sums lose a few eps of phi. Each component of w f(x) is off by a few eps of itself, which moves
+    0.5 |w r|^2 by up to |w r| e + e^2 / 2 with e = 4 eps |w f(x)|.
+    """
+    eps = 4 * torch.finfo(point.misfit.dtype).eps
+    error = eps * norm(objective.weigh(point.y))
+    return eps * point.misfit + error * (2 * point.fit).sqrt() + 0.5 * error**2
+
+
+def _left_to_gain(
+    step: Step, trials: Int[Tensor, " B"]
+) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"]]:
+    """The decrease and the length of what the model would do, and where they tell something even
+    if the trial was rejected.
+    """
+    proposal = step.proposal
+    if proposal.attainable is None or proposal.reach is None:
+        # No model but the slope: the step itself tells, unless backtracking has shortened it.
+        return -0.5 * step.slope, norm(step.p), trials == 0
+    attainable = proposal.attainable
+    if proposal.predicted is not None:
+        # Where a little less damping has just failed, the model is good for the damped step only.
+        needed = (trials > 0) & (trials <= 5)
+        attainable = torch.where(needed, proposal.predicted, attainable)
+    return attainable, proposal.reach, torch.ones_like(trials, dtype=torch.bool)

@@ -13,14 +13,16 @@ from deceptron.core.checks import check_range
 from deceptron.solve.linear import LinearSolver
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, dot
+from deceptron.solve.rows import RowData, dot, norm
 
 
 @dataclass(frozen=True)
 class Solved(RowData):
-    """The step for a fixed damping."""
+    """The step for a fixed damping, and what it would be without."""
 
     step: Float[Tensor, "B n"]
+    attainable: Float[Tensor, " B"]
+    reach: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,13 @@ class FixedDamping:
         factors = self.linear.factor(model, point, box)
         damping = torch.full_like(point.misfit, self.damping)
         step = self.linear.solve(model, point, factors, damping)
-        return Solved(step)
+        _, attainable, reach = _decrease(model, point, step, damping)
+        return Solved(step, attainable, reach)
 
     def propose(self, model: Model, point: Point, state: Solved, scale: Tensor) -> Proposal:
         """Backtrack along the step."""
-        return Proposal(torch.addcmul(point.x, (self.relaxation * scale)[:, None], state.step))
+        x = torch.addcmul(point.x, (self.relaxation * scale)[:, None], state.step)
+        return Proposal(x, attainable=state.attainable, reach=state.reach)
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,23 @@ class SearchedDamping:
     def propose(self, model: Model, point: Point, state: RowData, scale: Tensor) -> Proposal:
         """One linear solve per trial."""
         step = self.linear.solve(model, point, state, scale)
-        # -g'd - d'H d / 2 with (H + scale M) d = -g: no difference of nearly equal misfits.
-        length = dot(step, model.objective.metric(step))
-        predicted = 0.5 * (scale * length - dot(point.gradient, step))
-        return Proposal(point.x + step, predicted=predicted)
+        predicted, attainable, reach = _decrease(model, point, step, scale)
+        return Proposal(point.x + step, predicted, attainable=attainable, reach=reach)
+
+
+def _decrease(
+    model: Model, point: Point, step: Float[Tensor, "B n"], damping: Float[Tensor, " B"]
+) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Float[Tensor, " B"]]:
+    """What the quadratic model loses by the step d, would lose without damping, and how far off.
+
+    With (H + damping M) d = -g it loses -g'd - d'H d / 2 = (s + t) / 2, where s = -g'd and
+    t = damping d'M d: no difference of nearly equal misfits. If all directions in d have the same
+    curvature h, then t / s = damping / (h + damping), the undamped step is s / (s - t) times as
+    long, and (s + t) / 2 times that factor is at least what it would lose.
+    """
+    s = -dot(point.gradient, step)
+    t = damping * dot(step, model.objective.metric(step))
+    held_back = torch.where(s > t, s / (s - t), torch.inf)
+    predicted = 0.5 * (s + t)
+    # A step of zero, made of a Jacobian that is not finite, tells nothing: 0 times inf is NaN.
+    return predicted, held_back * predicted, held_back * norm(step)

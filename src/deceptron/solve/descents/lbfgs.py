@@ -14,16 +14,15 @@ from deceptron.core.checks import check_count
 from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, dot
+from deceptron.solve.rows import RowData, dot, norm
 
 
 @dataclass(frozen=True)
 class Memory(RowData):
-    """Pairs (s, y) newest first, 1 / s'y (0 marks an empty slot), and the direction they give."""
+    """Pairs (s, y) newest first (zeros are an empty slot), and the direction they give."""
 
     s: Float[Tensor, "B h n"]
     y: Float[Tensor, "B h n"]
-    rho: Float[Tensor, "B h"]
     x: Float[Tensor, "B n"]
     gradient: Float[Tensor, "B n"]
     direction: Float[Tensor, "B n"]
@@ -31,7 +30,13 @@ class Memory(RowData):
 
 @dataclass(frozen=True)
 class LBFGS:
-    """Two-loop recursion on the free components of a box."""
+    """Two-loop recursion on the free components of a box, with the pairs restricted to them.
+
+    Without a pair the direction is the steepest descent in the objective's metric, of length 1 or
+    ``2 phi / |g|``, the farthest that the minimum of a sum of squares along it can be: with
+    g = J'r, the line minimum of |r - a J p|^2 for p = M^-1 g is a = g'p / |J p|^2, and
+    g'p = r'J p <= |r| |J p|, so a <= |r|^2 / g'p = 2 phi / g'p.
+    """
 
     memory: int = 20
 
@@ -45,52 +50,61 @@ class LBFGS:
     def prepare(self, model: Model, point: Point, state: Memory | None, box: Box | None) -> Memory:
         """Learn from the step just taken, then compute the direction."""
         if state is None:
-            empty = point.x.new_zeros(point.x.shape[0], self.memory, point.x.shape[1])
-            s, y, rho = empty, empty.clone(), empty[:, :, 0].clone()
+            s = point.x.new_zeros(point.x.shape[0], self.memory, point.x.shape[1])
+            y = s.clone()
         else:
-            s, y, rho = _remember(state, point)
+            s, y = _remember(state, point)
         free = free_components(point, box)
-        precondition = model.objective.precondition
-        direction = -free * _two_loop(s, y, rho, free * point.gradient, precondition)
-        return Memory(s, y, rho, point.x, point.gradient, direction)
+        gradient = free * point.gradient
+        masked = (s, y) if box is None else (s * free[:, None], y * free[:, None])
+        direction = -free * _two_loop(*masked, gradient, point.misfit, model.objective.precondition)
+        return Memory(s, y, point.x, point.gradient, direction)
 
     def propose(self, model: Model, point: Point, state: Memory, scale: Tensor) -> Proposal:
         """Scale the direction."""
-        return Proposal(torch.addcmul(point.x, scale[:, None], state.direction))
+        return Proposal(
+            torch.addcmul(point.x, scale[:, None], state.direction),
+            attainable=-0.5 * dot(point.gradient, state.direction),
+            reach=norm(state.direction),
+        )
 
 
-def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor, Tensor]:
-    """Push the newest pair; a pair without positive curvature is left out."""
+def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor]:
+    """Push the newest pair; one without positive curvature is left out."""
     s, y = point.x - state.x, point.gradient - state.gradient
-    product = dot(s, y)
-    keep = product > torch.finfo(s.dtype).eps * dot(y, y)
-    rho = torch.where(keep, 1 / torch.where(keep, product, 1.0), 0.0)
+    keep = (dot(s, y) > torch.finfo(s.dtype).eps * dot(y, y))[:, None, None]
 
     def push(old: Tensor, new: Tensor) -> Tensor:
-        pushed = torch.cat([new[:, None], old[:, :-1]], dim=1)
-        return torch.where(keep.reshape(-1, *(1,) * (old.ndim - 1)), pushed, old)
+        return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)
 
-    return push(state.s, s), push(state.y, y), push(state.rho, rho)
+    return push(state.s, s), push(state.y, y)
 
 
 def _two_loop(
-    s: Tensor,
-    y: Tensor,
-    rho: Tensor,
-    gradient: Tensor,
+    s: Float[Tensor, "B h n"],
+    y: Float[Tensor, "B h n"],
+    gradient: Float[Tensor, "B n"],
+    misfit: Float[Tensor, " B"],
     precondition: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """H times gradient. Empty slots have rho = 0 and drop out of both loops."""
+) -> Float[Tensor, "B n"]:
+    """H times gradient. A pair that has no positive curvature (or is empty) drops out of it."""
+    product = dot(s, y)
+    valid = product > torch.finfo(s.dtype).eps * dot(y, y)
+    rho = torch.where(valid, 1 / torch.where(valid, product, 1.0), 0.0)
     q = gradient
     weights = []
     for k in range(s.shape[1]):
         weight = rho[:, k] * dot(s[:, k], q)
         q = q - weight[:, None] * y[:, k]
         weights.append(weight)
-    # Scale M^-1 by s'y / |y|^2 of the newest pair, in the same metric; 1 while memory is empty.
-    newest = rho[:, 0] > 0
-    curvature = torch.where(newest, rho[:, 0] * dot(y[:, 0], precondition(y[:, 0])), 1.0)
-    q = precondition(q) / curvature[:, None]
+    # Scale M^-1 by s'y / |y|^2 of the newest valid pair, in the same metric.
+    newest = valid.to(torch.int8).argmax(1)[:, None]
+    newest_y = y.take_along_dim(newest[:, :, None], 1)[:, 0]
+    curvature = rho.take_along_dim(newest, 1)[:, 0] * dot(newest_y, precondition(newest_y))
+    q = precondition(q)
+    length = dot(gradient, q).clamp_min(torch.finfo(q.dtype).tiny)
+    first = torch.minimum(length.rsqrt(), 2 * misfit / length)
+    q = q * torch.where(valid.any(1), 1 / curvature, first)[:, None]
     for k in reversed(range(s.shape[1])):
         weight = weights[k] - rho[:, k] * dot(y[:, k], q)
         q = q + weight[:, None] * s[:, k]
