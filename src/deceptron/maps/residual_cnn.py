@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from deceptron.core import ConfigError, ShapeError
 from deceptron.core.checks import check_choice, check_count
-from deceptron.maps.convolution import LAYERS, channels_last
+from deceptron.maps.convolution import LAYERS, channels_last, extend
 from deceptron.maps.network import Network, check_shape, kaiming_uniform, register
 from deceptron.maps.network import activation as make_activation
 
@@ -57,8 +57,7 @@ class ResidualCNN(Network):
                 "ResidualCNN(in_shape=..., out_shape=...) must share their grid; "
                 f"got {self._grid} and {out_grid}"
             )
-        # It pays with zero padding; with PyTorch's circular one there is no gain.
-        self._channels_last = padding == "zeros" and dimensions > 1
+        self._channels_last = dimensions > 1
 
         def convolution(n: int, m: int) -> nn.Module:
             return _convolution(dimensions, n, m, padding, generator)
@@ -73,14 +72,18 @@ class ResidualCNN(Network):
     def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
         """Map each row's field."""
         self.check_rows(x)
-        h = self.entry(x.reshape(x.shape[0], -1, *self._grid))
+        h = self._framed(x.reshape(x.shape[0], -1, *self._grid))
+        h = self.entry(h)
         if self._channels_last:
             h = channels_last(h)
         h = self.act(h)
         for first, second in zip(self.first, self.second, strict=True):
-            h = self.act(h + second(self.act(first(h))))
-        y: Tensor = self.out_act(self.exit(h))
+            h = self.act(h + second(self._framed(self.act(first(self._framed(h))))))
+        y: Tensor = self.out_act(self.exit(self._framed(h)))
         return y.reshape(x.shape[0], *self.out_shape)
+
+    def _framed(self, h: Tensor) -> Tensor:
+        return extend(h, circular=True) if self.padding == "circular" else h
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
@@ -110,9 +113,8 @@ def _split(name: str, shape: tuple[int, ...], dimensions: int) -> tuple[int, tup
 def _convolution(
     dimensions: int, n: int, m: int, padding: str, generator: torch.Generator | None
 ) -> nn.Module:
-    layer = nn.utils.skip_init(
-        LAYERS[dimensions], n, m, kernel_size=3, padding=1, padding_mode=padding
-    )
+    margin = 1 if padding == "zeros" else 0  # a periodic field comes with its frame
+    layer = nn.utils.skip_init(LAYERS[dimensions], n, m, kernel_size=3, padding=margin)
     # PyTorch's default for convolutions, which keeps the residual sums tame, with zero biases.
     kaiming_uniform(layer.weight, slope=math.sqrt(5), generator=generator)
     nn.init.zeros_(layer.bias)
