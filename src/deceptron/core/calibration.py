@@ -86,7 +86,9 @@ class Calibration:
             return f"f errs by {ratio:.2g} times the noise: pass forward= to dc.solve"
         if ratio > 0.3:
             return f"f errs by {ratio:.2g} times the noise: forward= gives better answers"
-        return f"f errs by {ratio:.2g} times the noise: solving on it is as good as on the simulator"
+        return (
+            f"f errs by {ratio:.2g} times the noise: solving on it is as good as on the simulator"
+        )
 
 
 def calibration_of(pair: object) -> Calibration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -84,7 +84,6 @@ class History:
         columns["rule"] = [self.rules[k] for k in self.rule[iteration, row].tolist()]
         frame: pd.DataFrame = pd.DataFrame(columns)
         return frame.sort_values(["row", "iteration"], ignore_index=True)
-
 
     @staticmethod
     def joined(parts: Sequence[History | None]) -> History:
@@ -195,8 +194,8 @@ class Solution:
     def _bars(self) -> ErrorBars:
         if self.error_bars is None:
             raise ConfigError(
-                "error bars need a calibrated pair, as dc.train and dc.load give it, or one with g, "
-                "noise_std > 0 and a prior that has variance and sqrt, as problem.prior has: "
+                "error bars need a calibrated pair, as dc.train and dc.load give it, or one with "
+                "g, noise_std > 0 and a prior that has variance and sqrt, as problem.prior has: "
                 "dc.solve(pair, y, prior=..., noise_std=...). For answers from elsewhere use "
                 "deceptron.geometry.Posterior"
             )
@@ -265,7 +264,7 @@ class Solution:
         first = parts[0]
         if len(parts) == 1:
             return first
-        rows = {
+        rows: dict[str, Any] = {
             field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(first)
             if isinstance(getattr(first, field.name), Tensor)
@@ -274,17 +273,17 @@ class Solution:
             field.name: torch.cat([getattr(part.cost, field.name) for part in parts])
             for field in fields(Cost)
         }
-        bars = [part.error_bars for part in parts]
-        judges = [part.judge for part in parts]
-        records = [part.record for part in parts]
+        bars = [part.error_bars for part in parts if part.error_bars is not None]
+        judged = all(part.judge is not None for part in parts)
+        recorded = all(part.record is not None for part in parts)
         return replace(
             first,
             **rows,
             cost=Cost(**cost),
             seconds=sum(part.seconds for part in parts),
-            record=None if None in records else lambda: History.joined([p.history for p in parts]),
-            error_bars=None if None in bars else _JoinedBars(bars),
-            judge=None if None in judges else lambda: Trust.joined([p.trust for p in parts]),
+            record=(lambda: History.joined([p.history for p in parts])) if recorded else None,
+            error_bars=_JoinedBars(bars) if len(bars) == len(parts) else None,
+            judge=(lambda: Trust.joined([p.trust for p in parts])) if judged else None,
         )
 
 

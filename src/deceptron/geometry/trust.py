@@ -12,6 +12,7 @@ below the noise is invisible to every test of this kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -86,9 +87,7 @@ def into_box(x: Float[Tensor, "B *x"], bounds: Bounds | None) -> Float[Tensor, "
 def _standardised(
     parts: Mapping[str, Tensor], limits: Mapping[str, tuple[float, float]]
 ) -> Float[Tensor, "B parts"]:
-    columns = [
-        (_logs(value) - limits[name][0]) / limits[name][1] for name, value in parts.items()
-    ]
+    columns = [(_logs(value) - limits[name][0]) / limits[name][1] for name, value in parts.items()]
     return torch.stack(columns, dim=1)
 
 

@@ -1,7 +1,7 @@
 """Pairs on disk: one safetensors file whose header holds a JSON document, so no code can run.
 
-Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``calibration.*``, ``bounds.low`` and
-``bounds.high`` (a bound without axes was a number). The document says what they belong to::
+Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``calibration.*``, ``bounds.low``
+and ``bounds.high`` (a bound without axes was a number). The document says what they belong to::
 
     {"format": "deceptron-pair", "version": 2, "library": "0.2.0", "name": "heat-1d",
      "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {}, "calibration": {...},

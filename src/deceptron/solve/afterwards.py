@@ -55,7 +55,7 @@ def solution_of(
     if isinstance(pair, Pair) and task.known.calibration.trust is not None:
 
         def judge() -> Trust:
-            return trust(pair, task.y)  # type: ignore[arg-type]
+            return trust(pair, task.y)
 
     return Solution(
         x=outcome.x.reshape(-1, *task.x_shape),
@@ -91,7 +91,7 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
         noise = outcome.notes["noise"].clamp_min(1.0)
         ended = (reason == Reason.NO_PROGRESS) | (reason == Reason.NO_ACCEPTED_TRIAL)
         ended = ended | (reason == Reason.STEP_LIMIT)
-        level = task.objective.tau * task.objective.level * noise
+        level = task.objective.limit * noise
         noisier = ended & (noise > NOISIER) & (outcome.residual <= NOISIER * level)
         reason[noisier] = int(Reason.NOISIER)
     return reason
@@ -109,18 +109,18 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
         corrected = (notes["count"] > 0) & (outcome.iterations > 0)
     first, others = (~corrected).nonzero().flatten(), corrected.nonzero().flatten()
     x = outcome.x.reshape(-1, *task.x_shape)
-    ratio = outcome.residual / task.objective.level if task.objective.level is not None else None
+    ratio = task.objective.over_level(outcome.residual)
     noise = task.noise.reshape(-1, *task.y_shape)
     at_start = None
     if len(first):
         rows = noise if len(noise) == 1 else noise[first]
         at_start = Posterior(
-            pair=_Maps(known.f, known.g, known.scaler, known.bounds),  # type: ignore[arg-type]
+            pair=_Maps(known.f, known.g, known.scaler, known.bounds),
             x=x[first],
             prior=prior,
             noise_std=rows * known.scaler.scale.to(rows),
             noise_rows=len(noise) > 1,
-            misfit=None if ratio is None else ratio[first],
+            misfit=ratio[first],
             bounds=task.bounds,
             factor=calibration.interval_factor or 1.0,
             prior_share=calibration.prior_share or 1.0,
@@ -138,15 +138,11 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
     )
 
 
-def _corrected_std(
-    task: Task, outcome: Outcome, rows: Int[Tensor, " k"]
-) -> Float[Tensor, "k n"]:
+def _corrected_std(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> Float[Tensor, "k n"]:
     corrections = task.corrections
     assert corrections is not None
     notes = {name: value[rows] for name, value in outcome.notes.items()}
-    ratio = outcome.residual[rows] / (
-        task.objective.level if len(task.objective.level) == 1 else task.objective.level[rows]
-    )
+    ratio = task.objective.over_level(outcome.residual)[rows]
     wider = torch.maximum(ratio, notes["noise"]).clamp_min(1.0).double()[:, None]
     if task.start.shape[1] <= DENSE:
         std = corrections.factor * notes["spread"].double() * notes["noise"].double()[:, None]

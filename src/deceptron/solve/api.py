@@ -117,7 +117,7 @@ def solve(
     simulator = as_forward(forward)
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
-    rules = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
+    rules: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
     own_rule = any(rule is not None for rule in (*rules.values(), gradient_tolerance))
     started = time.perf_counter()
     warm = None
@@ -211,15 +211,13 @@ def solve(
 def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:
     """Solve so many rows at a time; what has a row for each of y's is cut with them."""
     own = ("x0", "noise_std")
-    arrays = {
-        name: torch.as_tensor(settings[name]) for name in own if settings[name] is not None
-    }
+    arrays = {name: torch.as_tensor(settings[name]) for name in own if settings[name] is not None}
     cut = [n for n, a in arrays.items() if n == "x0" or (a.ndim == y.ndim and len(a) == len(y))]
     callback: Callback | None = settings["callback"]
     parts: list[Solution] = []
     for first in range(0, len(y), ROWS):
         rows = slice(first, first + ROWS)
-        here = {name: arrays[name][rows] for name in cut}
+        here: dict[str, Any] = {name: arrays[name][rows] for name in cut}
         if callback is not None:
 
             def shifted(number: int, snapshot: Snapshot, first: int = first) -> object:

@@ -30,7 +30,9 @@ def answered(
     outcome.over_noise[rows] = model.objective.over_noise(point.r)
     for kind in KINDS:
         outcome.cost[kind][rows] = model.tally.counts(kind)
-    end = torch.full_like(rows, int(Reason.STEP_LIMIT if stopping.any_residual_rule else Reason.DIRECT))
+    end = torch.full_like(
+        rows, int(Reason.STEP_LIMIT if stopping.any_residual_rule else Reason.DIRECT)
+    )
     for rule, met in reversed(list(stopping.residual_rules(point, point.residual))):
         end = torch.where(met, int(rule), end)
     end = torch.where(point.misfit.isfinite(), end, int(Reason.NONFINITE_START))

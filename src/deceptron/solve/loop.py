@@ -203,7 +203,9 @@ class Loop:
             self.live = replace(live, iterations=live.iterations + 1, finite_trial=clean)
         else:
             if trial.point.known_gradient is None:
-                trial = replace(trial, point=replace(trial.point, known_gradient=point.known_gradient))
+                trial = replace(
+                    trial, point=replace(trial.point, known_gradient=point.known_gradient)
+                )
             self.point = trial.point.where(accept, point)
             sane = (trial.point.misfit.isfinite() & slope.isfinite()) | live.finite_trial
             iterations = live.iterations + accept
@@ -362,7 +364,7 @@ class Loop:
         self.live = replace(self.live, rule=torch.where(accept, rule, self.live.rule))
 
     def _note(self, rows: Int[Tensor, " k"], done: Int[Tensor, " k"]) -> None:
-        """What the descent wants to be remembered of rows that leave, zero where it never met them."""
+        """What the descent wants remembered of rows that leave; zero where it never met them."""
         if self.descent_state is None:
             return
         for name in self.descent.notes:

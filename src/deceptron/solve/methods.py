@@ -133,8 +133,10 @@ def guarded(
 LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.05
 
 
-def correcting(method: Method, corrections: Corrections, *, noise: Tensor, free_noise: bool) -> Method:
-    """The same, its rows corrected by their evidence; ``noise`` is what the tables were made for."""
+def correcting(
+    method: Method, corrections: Corrections, *, noise: Tensor, free_noise: bool
+) -> Method:
+    """The same with rows corrected by their evidence; ``noise`` is what the tables are for."""
     descent = Correction(corrections, noise, free_noise)
     return replace(
         method,

@@ -20,9 +20,9 @@ class Point(RowData):
     """Rows at their current iterates; ``misfit`` is the objective, ``gradient`` its gradient.
 
     ``fit`` is the part of the misfit that the data make, 0.5 |w r|^2, without a prior all of it;
-    ``residual`` is the RMS of w r, ``explained`` whether it is down to the noise. The loss that users see is misfit over the number of observed
-    components. Every test the loop makes is homogeneous in it, so the factor is applied once, at
-    the end.
+    ``residual`` is the RMS of w r, ``explained`` whether it is down to the noise. The loss that
+    users see is misfit over the number of observed components. Every test the loop makes is
+    homogeneous in it, so the factor is applied once, at the end.
     """
 
     x: Float[Tensor, "B n"]
@@ -81,8 +81,8 @@ class Tally:
 class Trial:
     """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
 
-    ``point.known_gradient`` is None until somebody asks for ``Model.gradient``. Where a surrogate gives
-    the derivatives there is no graph to hold yet.
+    ``point.known_gradient`` is None until somebody asks for ``Model.gradient``. Where a surrogate
+    gives the derivatives there is no graph to hold yet.
     """
 
     point: Point

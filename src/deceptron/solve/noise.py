@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -90,7 +92,7 @@ def objective_of(
     weight = (level[:, None] / total * here).to(target)
     # Equal noise everywhere: multiplying by one would cost a pass over y each time.
     equal = bool((weight - 1).abs().max() < 1e-6)
-    settings = {
+    settings: dict[str, Any] = {
         "count": count,
         "observed": observed,
         "weight": None if equal else weight,

@@ -101,11 +101,23 @@ class LeastSquares:
             return torch.full_like(r[:, 0], torch.nan)
         return norm(r * self.precision) / self.count.sqrt()
 
+    @property
+    def limit(self) -> Float[Tensor, "#B"]:
+        """The RMS residual that noise may be; zero where nothing is known of it."""
+        if self.level is None or self.tau is None:
+            return torch.zeros_like(self.count)
+        return self.tau * self.level
+
+    def over_level(self, residual: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """An RMS residual over the noise level, where that is known."""
+        assert self.level is not None
+        return residual / self.level
+
     def explained(self, residual: Float[Tensor, " B"]) -> Bool[Tensor, " B"]:
         """Whether an RMS residual is down to what noise may be."""
         if self.level is None or self.tau is None:
             return torch.zeros_like(residual, dtype=torch.bool)
-        return residual <= self.tau * self.level
+        return residual <= self.limit
 
     def only_noise(self, weighted: Float[Tensor, "B m"]) -> Bool[Tensor, " B"]:
         """Whether a weighted residual is down to the noise, where nothing but that regularises."""

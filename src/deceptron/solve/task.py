@@ -1,4 +1,4 @@
-"""One solve, checked and gathered: everything the loop and the error bars need, flat and normalised.
+"""One solve, checked and gathered: all that the loop and the error bars need, flat and normalised.
 
 This is the only place where a pair is asked what it knows, and where physical units become the
 normalised ones of its maps.
@@ -48,10 +48,12 @@ class Known:
         """Ask."""
         if noise_std is not None and hasattr(pair, "at_noise"):
             pair = pair.at_noise(noise_std)
+        f: RowMap
+        g: RowMap | None = None
         if isinstance(pair, Pair):
             f, g = pair.f, pair.g
         elif callable(pair):
-            f, g = pair, None
+            f = pair
         else:
             raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
         device = dtype = None
@@ -161,9 +163,7 @@ def prepare(
     has stated another end than the noise.
     """
     if method.needs_reverse and known.g is None:
-        raise ConfigError(
-            f"method {method.name!r} needs a pair with f and g; got a bare callable"
-        )
+        raise ConfigError(f"method {method.name!r} needs a pair with f and g; got a bare callable")
     if prior is not None and not isinstance(prior, GaussianPrior):
         raise ConfigError(
             "prior must have mean, apply and solve, as problem.prior has; "
@@ -182,9 +182,7 @@ def prepare(
     if noise is not None:
         missing = missing | noise.isinf()
     no_data = missing.all(1)
-    start = start_rows(
-        known, method, target, missing, y_shape, None if x0 is None else x0, prior
-    )
+    start = start_rows(known, method, target, missing, y_shape, None if x0 is None else x0, prior)
     x_shape = tuple(start.shape[1:])
     bounds = known.bounds if bounds is None else bounds
     box = None if bounds is None else Box.parse(bounds, x_shape, start)

@@ -81,13 +81,13 @@ def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
     """Where answers start: at g, unless the linear estimate is clearly closer to the truth."""
     if pair.wiener is None:
         return "reverse"
-    errors = {m: _rmse(solve(pair, y, method=m, history=False).x, x) for m in ("one-shot", "wiener")}
+    errors = {
+        m: _rmse(solve(pair, y, method=m, history=False).x, x) for m in ("one-shot", "wiener")
+    }
     return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"
 
 
-def family_of(
-    corrections: Corrections, family: Float[Tensor, "N *x"]
-) -> DiagonalGaussian | None:
+def family_of(corrections: Corrections, family: Float[Tensor, "N *x"]) -> DiagonalGaussian | None:
     """Mean and covariance of the latents in the coordinates of the corrections."""
     basis = corrections.eigen or corrections.grid
     if basis is None:
@@ -128,14 +128,13 @@ def with_tables(
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
     """One-shot error bars, about g(y) in the box."""
     calibration = pair.calibration
-    if calibration.family is None or calibration.noise_std is None:
+    family, noise_std = calibration.family, calibration.noise_std
+    if family is None or noise_std is None:
         return
     few = max(1, int(SHARE_OF_ROWS * len(x)))
 
     def bars(rows: slice) -> Posterior:
-        return Posterior.one_shot(
-            pair, y[rows], prior=calibration.family, noise_std=calibration.noise_std
-        )
+        return Posterior.one_shot(pair, y[rows], prior=family, noise_std=noise_std)
 
     first, others = slice(None, few), slice(few, None)
     share = fit_prior_share(bars(first), x[first], samples=SHARE_SAMPLES)

@@ -3,14 +3,15 @@
 At each accepted point the forward map is linearised and a span of directions is grown, two at a
 time: what the learned inverse makes of the residual that is left, ``J_g(y_t) left``, and the
 preconditioned gradient, ``t K J' left - e``. Each has its image measured by one product. Of all
-plausible corrections in the span the evidence picks one (``solve/evidence.py``); the row goes there,
-or part of the way if its misfit says so, and is linearised anew unless its data are explained.
+plausible corrections in the span the evidence picks one (``solve/evidence.py``); the row goes
+there, or part of the way if its misfit says so, and is linearised anew unless its data are
+explained.
 The correction is always one of the start, never of the last iterate: nothing accumulates, so noise
 that no plausible correction explains is left alone.
 
-A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is everything.
-Without derivatives an image is a difference of values and the gradient is the surrogate's: neither
-direction has to be right, since its image is measured.
+A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
+everything. Without derivatives an image is a difference of values and the gradient is the
+surrogate's: neither direction has to be right, since its image is measured.
 """
 
 from __future__ import annotations
@@ -179,10 +180,9 @@ class Spanned:
         self._model, self._point, self._box, self._corrections = model, point, box, corrections
         self._bases: dict[int, Basis] = bases_of(corrections)
         rows, n = point.x.shape
-        double = {"dtype": torch.float64, "device": point.x.device}
-        self._q = torch.zeros(rows, 0, n, **double)
-        self._a = torch.zeros(rows, 0, point.r.shape[1], **double)
-        self._c = {key: self._q for key in self._bases}
+        self._q = point.x.new_zeros(rows, 0, n).double()
+        self._a = point.x.new_zeros(rows, 0, point.r.shape[1]).double()
+        self._c = dict.fromkeys(self._bases, self._q)
         self._e = (point.x - start).double()
         self._r = -model.objective.whiten(point.r).double()
 
@@ -329,7 +329,9 @@ class Spanned:
         for number in state.member.unique().tolist():
             some = (state.member == number).nonzero().flatten()
             size = (scale * state.size[some].double()).square()[:, None, None]
-            found.append(_Shape(some, members[number].basis, size * members[number].spectrum.to(size)))
+            found.append(
+                _Shape(some, members[number].basis, size * members[number].spectrum.to(size))
+            )
         return found
 
     def _step(self) -> float:
