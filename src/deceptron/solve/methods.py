@@ -130,7 +130,7 @@ def guarded(
 
 
 # Linearisations of a correction, and the share of the misfit that each but the last must gain.
-LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.05
+LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.01
 
 
 def correcting(
