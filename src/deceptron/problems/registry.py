@@ -63,7 +63,7 @@ def define(
     sample: Callable[[int, Generator], Any],
     bounds: Bounds,
     noise_std: float | Tensor,
-    differentiable: bool = True,
+    differentiable: bool | None = None,
     shifted: Callable[[int, Generator], Any] | None = None,
     extreme: Callable[[int, Generator], Any] | None = None,
     scaling: Literal["component", "channel"] = "component",
@@ -76,7 +76,8 @@ def define(
     """A problem from plain functions; it can then be had by name and be trained and solved.
 
     ``simulate(x)`` maps rows to rows and ``sample(count, generator)`` draws rows; both may work in
-    NumPy when ``differentiable=False``. ``shifted`` and ``extreme`` are samplers of the two other
+    NumPy when ``differentiable=False``. A simulator of ``dc.simulators`` says itself whether it has
+    derivatives; any other function is taken to be differentiable by torch. ``shifted`` and ``extreme`` are samplers of the two other
     test sets. Defining a name again replaces it. Run ``problems.verify`` on the result.
     """
     if name in _BUILT_IN:
@@ -89,7 +90,9 @@ def define(
         extreme=extreme,
         bounds=bounds,
         noise_std=noise_std,
-        differentiable=differentiable,
+        differentiable=(
+            getattr(simulate, "differentiable", True) if differentiable is None else differentiable
+        ),
         scaling=scaling,
         train_count=train_count,
         val_count=val_count,
