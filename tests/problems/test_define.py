@@ -264,6 +264,17 @@ def test_names_are_guarded() -> None:
         dc.problems.get("mine", noise_std=0.2)
 
 
+def test_a_sensor_that_only_shows_its_noise_is_scaled_by_it() -> None:
+    problem = define(
+        simulate=lambda x: simulate(x) * torch.tensor([1.0, 1e-9]).to(x),
+        noise_std=torch.tensor([0.01, 0.2]),
+        train_count=100,
+    )
+    scale = problem.dataset(seed=1).scaler.scale
+    assert float(scale[0]) > 0.1
+    assert float(scale[1]) == pytest.approx(0.2)
+
+
 def test_noise_per_component() -> None:
     problem = define(noise_std=torch.tensor([0.0, 0.5]))
     y = torch.zeros(200, 2)

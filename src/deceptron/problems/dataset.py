@@ -73,8 +73,16 @@ class Dataset:
 
     @cached_property
     def scaler(self) -> Scaler:
-        """Statistics of the training observations."""
-        return Scaler.fit(self.train.y, per=self.problem.scaling)
+        """Statistics of the training observations; by component, no scale is below the noise.
+
+        A sensor that hardly varies shows its noise alone, which should not count for more than one.
+        """
+        problem, y = self.problem, self.train.y
+        fitted = Scaler.fit(y, per=problem.scaling)
+        if problem.scaling != "component":
+            return fitted
+        noise = torch.as_tensor(problem.noise_std).to(y).broadcast_to(y.shape[1:])
+        return Scaler(fitted.shift, fitted.scale.maximum(noise))
 
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
         problem, index = self.problem, SPLITS.index(split)
