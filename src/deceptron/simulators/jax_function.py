@@ -10,14 +10,17 @@ from deceptron.core.errors import ConfigError
 from deceptron.simulators.engines import Array, Function, Whole
 from deceptron.simulators.simulator import Simulator
 
+# Computing so many rows costs less than compiling for fewer.
+FEW = 16
+
 
 def from_jax(
     f: Function, *, batched: bool = False, reverse: bool = True, float64: bool = True
 ) -> Simulator:
     """A simulator from a JAX function of one row, or with ``batched=True`` of rows.
 
-    Each number of rows would be compiled anew, so rows are filled up to the next power of two, or
-    three quarters of one. JAX reads the memory of x where dtype and layout allow, and cannot write
+    Each number of rows would be compiled anew, so rows are filled up: to a number that is compiled
+    and at most twice as large, else to the next power of two or three quarters of one. JAX reads the memory of x where dtype and layout allow, and cannot write
     to it; what it returns is copied, since it may be its input.
 
     Args:
@@ -51,6 +54,7 @@ class _Compiled:
     def __init__(self, mapped: Function, *, float64: bool) -> None:
         self._mapped, self._float64 = mapped, float64
         self._functions: dict[str, Any] = {}
+        self._rooms: dict[str, set[int]] = {}
 
     def value(self, x: Array) -> Array:
         return self._run("value", x)
@@ -62,13 +66,21 @@ class _Compiled:
         return self._run("vjp", x, w)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_functions": {}}
+        return {**self.__dict__, "_functions": {}, "_rooms": {}}
+
+    def _room(self, kind: str, rows: int) -> int:
+        """How many rows to compute: a solver's batches shrink, and compiling takes a second."""
+        compiled = self._rooms.setdefault(kind, set())
+        enough = [room for room in compiled if rows <= room <= max(FEW, 2 * rows)]
+        room = min(enough, default=filled_up(rows))
+        compiled.add(room)
+        return room
 
     def _run(self, kind: str, *arrays: Array) -> Array:
         import jax
 
         rows = len(arrays[0])
-        room = filled_up(rows)
+        room = self._room(kind, rows)
         dtype = np.float64 if self._float64 else np.float32
         # The switch to double precision is part of what a compiled function is known by.
         with _precision(self._float64):
