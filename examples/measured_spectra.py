@@ -10,6 +10,8 @@ laboratory is played by a function here: overlapping bands, and stray light that
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 from common import compare, options, scipy_answers, show_bars, with_gaps
@@ -47,8 +49,10 @@ if __name__ == "__main__":
     x, y = (torch.as_tensor(part, dtype=torch.float32) for part in laboratory(asked.rows, seed=2))
     y = with_gaps(y, asked)
 
+    precise = copy.deepcopy(pair).double()  # SciPy takes differences of 1e-8
+
     def surrogate(row: torch.Tensor) -> torch.Tensor:
-        return pair.scaler.denormalise(pair.f(row.float()))
+        return precise.scaler.denormalise(precise.f(row))
 
     compare(
         f"amounts of {len(DYES)} dyes, {asked.rows} fresh rows; all on the surrogate",

@@ -55,9 +55,7 @@ def batch_fails_above(x: Array) -> Array:
     return value(x)
 
 
-def process_number(x: Array) -> Array:
-    return np.full(2, float(os.getpid()))
-
-
-def threads(x: Array) -> Array:
-    return np.array([float(torch.get_num_threads()), float(os.environ["OMP_NUM_THREADS"])])
+def where_it_runs(x: Array) -> Array:
+    """Process, threads of torch, threads of other libraries."""
+    others = os.environ["OMP_NUM_THREADS"]
+    return np.array([float(os.getpid()), float(torch.get_num_threads()), float(others)])

@@ -243,27 +243,23 @@ def test_other_inputs_than_rows_of_numbers_are_named() -> None:
 def test_processes_share_the_rows_and_lose_only_those_that_kill() -> None:
     x = rows(12)
     x[:, 0] = torch.linspace(0.05, 0.8, 12)
-    with wrap(physics.process_number, batched=False, workers=2) as simulator:
-        numbers = set(simulator(x)[:, 0].tolist())
-        assert os.getpid() not in numbers
-        assert 1 <= len(numbers) <= 2
+    with wrap(physics.where_it_runs, batched=False, workers=2) as simulator:
+        numbers, threads, variable = simulator(x).T.unbind()
+        assert os.getpid() not in numbers.tolist()
+        assert 1 <= len(numbers.unique()) <= 2
+        assert threads.unique().tolist() == variable.unique().tolist() == [1.0]
         restored = pickle.loads(pickle.dumps(simulator))
         assert restored.calls.values == 12
-    with wrap(physics.value, physics.vjp, workers=2) as simulator:
+    with wrap(physics.dies_above, physics.vjp, batched=False, workers=2) as simulator:
         leaf = x.clone().requires_grad_()
         y = simulator(leaf)
         torch.testing.assert_close(y, in_torch(leaf))
         (pulled,) = torch.autograd.grad(y, leaf, torch.ones_like(y))
         torch.testing.assert_close(pulled, Linearisation(in_torch, x).vjp(torch.ones_like(y)))
-    x[5, 0] = 0.95
-    with (
-        wrap(physics.dies_above, batched=False, workers=2) as simulator,
-        pytest.warns(RuntimeWarning, match="row 5: its process died"),
-    ):
-        y = simulator(x)
+        x[5, 0] = 0.95
+        with pytest.warns(RuntimeWarning, match="row 5: its process died"):
+            y = simulator(x)
     assert y.isnan().all(1).nonzero().flatten().tolist() == [5]
-    with wrap(physics.threads, batched=False, workers=2) as simulator:
-        assert simulator(x).unique().tolist() == [1.0]
 
 
 def test_a_problem_learns_from_the_simulator_whether_it_has_derivatives() -> None:
