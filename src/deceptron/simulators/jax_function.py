@@ -20,8 +20,9 @@ def from_jax(
     """A simulator from a JAX function of one row, or with ``batched=True`` of rows.
 
     Each number of rows would be compiled anew, so rows are filled up: to a number that is compiled
-    and at most twice as large, else to the next power of two or three quarters of one. JAX reads the memory of x where dtype and layout allow, and cannot write
-    to it; what it returns is copied, since it may be its input.
+    and at most twice as large, else to the next power of two or three quarters of one. JAX reads
+    the memory of x where dtype and layout allow, and cannot write to it; what it returns is copied,
+    since it may be its input.
 
     Args:
         f: ``x -> y`` in jax.numpy, for one row; it is mapped over the rows and compiled.
