@@ -94,7 +94,7 @@ class Strange(BaseHTTPRequestHandler):
             return self._say({f"{self.path[1:7].lower().rstrip('s')}Sizes": [1]})
         kind = asked["input"][0][0]
         if kind == 1:
-            time.sleep(3)
+            time.sleep(10)
         if kind == 2:
             return self._say({"output": [[1.0, 2.0]]})
         if kind == 3:
@@ -121,7 +121,7 @@ def test_late_and_damaged_answers_are_rows_that_failed() -> None:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        simulator = from_umbridge(f"http://127.0.0.1:{server.server_port}", "m", timeout=1)
+        simulator = from_umbridge(f"http://127.0.0.1:{server.server_port}", "m", timeout=3)
         with pytest.warns(RuntimeWarning, match="4 of 6 rows failed"):
             y = simulator(torch.tensor([[0.5], [1], [2], [3], [4], [0.25]], dtype=torch.float64))
         simulator.close()
@@ -133,7 +133,7 @@ def test_late_and_damaged_answers_are_rows_that_failed() -> None:
     assert bool(y[1:5].isnan().all())
     for words, sentence in zip(
         (
-            "Evaluate was not answered in timeout=1 s",
+            "Evaluate was not answered in timeout=3 s",
             "returned shape (2,); 1 numbers were announced",
             "the answer is not JSON or damaged",
             "returned 2 vectors; 1 were announced",

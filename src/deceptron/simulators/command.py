@@ -108,9 +108,11 @@ class _Run:
             except subprocess.TimeoutExpired:
                 raise TimeoutError(f"ran longer than timeout={self.timeout:g} s") from None
             finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                # Only while it is not yet reaped: after that its number may be another's.
+                if process.returncode is None:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
             if code:
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip().replace("\n", " ")
