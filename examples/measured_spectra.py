@@ -65,7 +65,7 @@ if __name__ == "__main__":
             ),
         },
     )
-    trusted = dc.trust(pair, y if asked.complete else y.nan_to_num(0.0))
-    print(f"{int(trusted.flag.sum())} of {len(y)} spectra do not look like the training data")
     solution = dc.solve(pair, y, noise_std=noise)
+    flagged = int(solution.trust.flag.sum())
+    print(f"{flagged} of {len(y)} spectra do not look like the training data")
     show_bars(solution, x, DYES)
