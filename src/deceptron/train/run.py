@@ -34,6 +34,8 @@ from deceptron.train.watch import Watcher, watchers
 RESULT = "pair.safetensors"
 # Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
 LEAST_NOISE = 1e-4
+# Of f on measured rows, whose noise hides it, over the noise; squared.
+LEAST_ERROR = 0.01
 
 
 class Training:
@@ -233,7 +235,7 @@ class Training:
                 name=self._problem.name,
                 wiener=wiener,
                 calibration=self._known(results["forward"]),
-                provenance=self._provenance(name, results),
+                provenance=self._provenance(name, results, data),
             ).to(self._device)
             self._calibrate(pair.eval(), data)
             if self._folder is not None:
@@ -272,8 +274,16 @@ class Training:
         noise_std = data.noise.clamp_min(LEAST_NOISE)
         return Wiener.fit(data.train.x, data.train.y, noise_std=noise_std)
 
-    def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
+    def _provenance(
+        self, name: str, results: dict[str, StageState], data: TrainingData
+    ) -> dict[str, Any]:
         used = {stage: results[stage] for stage in ("forward", "reverse", name)}
+        validation = {stage: dict(state.best_measured) for stage, state in used.items()}
+        if data.problem.carries_noise:
+            # What f misses of measured rows is their noise and its own error, which is kept.
+            noise = float(data.noise.square().mean())
+            task = validation["forward"]["val_task"]
+            validation["forward"]["val_task"] = max(task - noise, LEAST_ERROR * noise)
         return {
             **self._config,
             "jcp": name == "jcp",
@@ -281,7 +291,7 @@ class Training:
             "seconds": {stage: round(state.seconds, 3) for stage, state in used.items()},
             "epochs": {stage: state.epoch for stage, state in used.items()},
             "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},
-            "validation": {stage: state.best_measured for stage, state in used.items()},
+            "validation": validation,
         }
 
 
