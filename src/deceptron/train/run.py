@@ -234,8 +234,8 @@ class Training:
                 y_shape=self._problem.y_shape,
                 name=self._problem.name,
                 wiener=wiener,
-                calibration=self._known(results["forward"]),
-                provenance=self._provenance(name, results, data),
+                calibration=self._known(results["forward"], data),
+                provenance=self._provenance(name, results),
             ).to(self._device)
             self._calibrate(pair.eval(), data)
             if self._folder is not None:
@@ -244,11 +244,15 @@ class Training:
             parameter.requires_grad_(True)
         return pair
 
-    def _known(self, forward: StageState) -> Calibration:
-        noise = self._problem.noise_std
-        known = bool((torch.as_tensor(noise) > 0).all())
-        error = forward.best_measured.get("val_task", 0.0) ** 0.5
-        return Calibration(noise_std=noise if known else None, surrogate_error=error)
+    def _known(self, forward: StageState, data: TrainingData) -> Calibration:
+        noise_std = self._problem.noise_std
+        known = bool((torch.as_tensor(noise_std) > 0).all())
+        task = forward.best_measured.get("val_task", 0.0)
+        if data.problem.carries_noise:
+            # What f misses of measured rows is their noise and its own error, which is kept.
+            noise = float(data.noise.square().mean())
+            task = max(task - noise, LEAST_ERROR * noise)
+        return Calibration(noise_std=noise_std if known else None, surrogate_error=task**0.5)
 
     def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
         """Error bars, trust and corrections; whatever they meet must not cost the training.
@@ -274,16 +278,8 @@ class Training:
         noise_std = data.noise.clamp_min(LEAST_NOISE)
         return Wiener.fit(data.train.x, data.train.y, noise_std=noise_std)
 
-    def _provenance(
-        self, name: str, results: dict[str, StageState], data: TrainingData
-    ) -> dict[str, Any]:
+    def _provenance(self, name: str, results: dict[str, StageState]) -> dict[str, Any]:
         used = {stage: results[stage] for stage in ("forward", "reverse", name)}
-        validation = {stage: dict(state.best_measured) for stage, state in used.items()}
-        if data.problem.carries_noise:
-            # What f misses of measured rows is their noise and its own error, which is kept.
-            noise = float(data.noise.square().mean())
-            task = validation["forward"]["val_task"]
-            validation["forward"]["val_task"] = max(task - noise, LEAST_ERROR * noise)
         return {
             **self._config,
             "jcp": name == "jcp",
@@ -291,7 +287,7 @@ class Training:
             "seconds": {stage: round(state.seconds, 3) for stage, state in used.items()},
             "epochs": {stage: state.epoch for stage, state in used.items()},
             "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},
-            "validation": validation,
+            "validation": {stage: state.best_measured for stage, state in used.items()},
         }
 
 
