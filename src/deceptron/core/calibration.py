@@ -38,6 +38,8 @@ class Calibration:
         start: ``"reverse"`` if answers should start at g(y), ``"wiener"`` where the linear estimate
             was better on validation rows.
         family: mean and covariance of the latents it was trained on.
+        observations: the same of their observations, normalised units: what a missing sensor would
+            have shown.
         interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
             of validation data.
         prior_share: the part of the family's covariance that those bars count.
@@ -50,6 +52,7 @@ class Calibration:
     surrogate_error: float = 0.0
     start: str = "reverse"
     family: DiagonalGaussian | None = None
+    observations: DiagonalGaussian | None = None
     interval_factor: float | None = None
     prior_share: float | None = None
     trust: TrustLimits | None = None
