@@ -49,10 +49,7 @@ def test_the_score_by_hand(case, pair):
     found, limits = trust(pair, y), pair.calibration.trust
     parts = round_trips(pair, y)
     z = torch.stack(
-        [
-            (parts[name].log() - centre) / spread
-            for name, (centre, spread) in limits.parts.items()
-        ]
+        [(parts[name].log() - centre) / spread for name, (centre, spread) in limits.parts.items()]
     )
     torch.testing.assert_close(found.score, z.max(0).values / limits.limit)
     assert torch.equal(found.flag, found.score > 1)
