@@ -189,6 +189,8 @@ def solve(
         recorder = None
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             if chosen.direct:
+                if history:
+                    recorder = Recorder(task.start, rules=())
                 outcome = answered(model, stopping, task.start, task.target)
             else:
                 descent = chosen.descent(task.start.shape[1])
