@@ -5,6 +5,7 @@ import torch
 
 import deceptron as dc
 from deceptron.core import Reason
+from deceptron.core.calibration import Calibration
 from tests.solve.pairs import TestPair, invertible_pair
 
 
@@ -103,7 +104,7 @@ def test_the_noise_level_is_converted_to_normalised_units():
 def test_the_noise_level_includes_the_error_of_the_surrogate():
     pair, y = observations()
     known = TestPair(pair.forward_map, pair.reverse_map)
-    known.surrogate_error = 0.12
+    known.calibration = Calibration(surrogate_error=0.12)
     loose = dc.solve(known, y, method="d-ipg", noise_std=0.05, tau=1.0)
     assert float(loose.residual.max()) <= 0.13  # hypot(0.05, 0.12)
     assert float(loose.residual.max()) > 0.05
