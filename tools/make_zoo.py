@@ -1,12 +1,12 @@
 """Train the models that ship with the package and write a card for each: ``make zoo``.
 
 Resumable: a model that is trained already is only measured again. Name problems on the command
-line to make only theirs.
+line to make only theirs. With ``--calibrate`` the weights that ship are kept: they are calibrated
+and measured again, for example because what a pair knows about itself has changed.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -22,17 +22,18 @@ ZOO = Path(dc.__file__).parent / "zoo"
 DENSE = ", `dense ridge` the full matrix from the same training pairs, which is too large to ship"
 
 
-def make(name: str) -> None:
+def make(name: str, *, calibrate_only: bool) -> None:
     problem = dc.problems.get(name, test_count=INSTANCES)
-    pair, folder = trained(problem, SEED)
     data = problem.dataset(SEED)
-    if not pair.calibration:  # a run from before pairs were calibrated
-        dc.save(calibrate(pair, problem, data), folder / "pair.safetensors")
-    size = (folder / "pair.safetensors").stat().st_size
+    if calibrate_only:
+        pair = calibrate(dc.load(name), problem, data)
+    else:
+        pair, _ = trained(problem, SEED)
+    ZOO.mkdir(exist_ok=True)
+    path = dc.save(pair, ZOO / f"{name}.safetensors")
+    size = path.stat().st_size
     if size > LIMIT_BYTES:
         sys.exit(f"{name}: {size} bytes are more than a model that ships may have")
-    ZOO.mkdir(exist_ok=True)
-    shutil.copyfile(folder / "pair.safetensors", ZOO / f"{name}.safetensors")
     x, y = data.test.x, data.test.y
     linear = measure(pair, problem, x, y, label="wiener", method="wiener")
     guarded = measure(
@@ -87,6 +88,8 @@ def card(pair: dc.Deceptron, quality: Quality, linear: Measurement, guarded: Mea
         f"level is {quality.noise_level:.4f}, so the error is {verdict}. RJCP (Rademacher, mean "
         f"form): {quality.rjcp:.3f}.",
         "",
+        f"**Verdict:** {pair.verdict}.",
+        "",
         f"`wiener` is the closed-form linear estimate in the file{'' if dense else DENSE}.",
         "",
     ]
@@ -94,5 +97,6 @@ def card(pair: dc.Deceptron, quality: Quality, linear: Measurement, guarded: Mea
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or dc.problems.names():
-        make(chosen)
+    names = [word for word in sys.argv[1:] if not word.startswith("-")]
+    for chosen in names or dc.problems.names():
+        make(chosen, calibrate_only="--calibrate" in sys.argv)

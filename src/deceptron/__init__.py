@@ -1,12 +1,13 @@
 """Deceptron: learn the local inverse geometry of a forward model once, reuse it in every solve."""
 
-from deceptron import geometry, maps, problems
+from deceptron import geometry, maps, problems, simulators
 from deceptron.core import (
     CheckpointError,
     ConfigError,
     DeceptronError,
     Scaler,
     ShapeError,
+    SimulatorError,
     Solution,
     SolveFailed,
     Status,
@@ -25,6 +26,7 @@ __all__ = [
     "DeceptronError",
     "Scaler",
     "ShapeError",
+    "SimulatorError",
     "Solution",
     "SolveFailed",
     "Status",
@@ -36,6 +38,7 @@ __all__ = [
     "problems",
     "rjcp",
     "save",
+    "simulators",
     "solve",
     "solve_file",
     "train",

@@ -27,6 +27,7 @@ from deceptron.core.errors import DeceptronError
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
 from deceptron.train import train as train_pair
+from deceptron.user_code import default_simulator, find_forward, find_problem, remember
 
 app = typer.Typer(
     help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
@@ -72,7 +73,9 @@ def problems(
 
 @app.command()
 def train(
-    problem: Annotated[str, typer.Argument(help="Name of a problem.")],
+    problem: Annotated[
+        str, typer.Argument(help="Name of a problem, or where one of yours is: mine.py:problem.")
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder.  [default: runs/PROBLEM]")
     ] = None,
@@ -95,9 +98,10 @@ def train(
     """Train a pair in a run folder; run again to continue after an interruption."""
     from deceptron.report.curves import draw
 
-    folder = Path("runs") / problem if out is None else out
+    chosen = find_problem(problem)
+    folder = Path("runs") / chosen.name if out is None else out
     pair = train_pair(
-        problem,
+        chosen,
         preset,
         folder,
         seed=seed,
@@ -108,6 +112,7 @@ def train(
         tensorboard=tensorboard,
         device=check_device(device),
     )
+    remember(folder, problem)
     curves = draw(folder)
     seconds = sum(pair.provenance["seconds"].values())
     Console().print(
@@ -122,7 +127,7 @@ def solve(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model that ships, named like its problem (see `problems`), or its file."
+            help="A model that ships, named like its problem (see `problems`), or a run folder."
         ),
     ],
     observations: Annotated[
@@ -145,6 +150,13 @@ def solve(
     array: Annotated[str, typer.Option(help="Name of the array in .npz and .h5 files.")] = "y",
     chunk_rows: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 4096,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
+    simulator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[FILE.py:NAME]",
+            help="Solve on the true simulator: the problem's own, or one of yours.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Solve a file of observations, in chunks; run again to continue after an interruption.
@@ -153,6 +165,11 @@ def solve(
     """
     pair = maps.load(model).to(check_device(device))
     console = Console()
+    physics: dict[str, Any] = {}
+    if simulator is not None:
+        found = find_forward(simulator, model=model, name=pair.name)
+        physics = {"forward": found.simulate, "differentiable": found.differentiable}
+        console.print(f"solving on the simulator {found.words}", highlight=False, markup=False)
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)
         summary = solve_file(
@@ -169,6 +186,7 @@ def solve(
             tolerance=tolerance,
             relative_tolerance=relative_tolerance,
             max_iterations=max_iterations,
+            **physics,
         )
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
@@ -304,7 +322,7 @@ def demo(
 def main() -> None:
     """Entry point of the ``deceptron`` command."""
     try:
-        app()
+        app(default_simulator(sys.argv[1:]))
     except DeceptronError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,22 @@ def noisy(x: Tensor) -> Tensor:
     return simulate(x) + 0.01 * torch.rand(2, dtype=x.dtype)
 
 
+def fails_near_a_corner(x: Tensor) -> Tensor:
+    return torch.where((x[:, :1] > 0.97) & (x[:, 1:2] > 0.5), torch.nan, simulate(x))
+
+
+def writes(x: Tensor) -> Tensor:
+    y = simulate(x)
+    x += 0.25
+    return y
+
+
+def raises(x: Tensor) -> Tensor:
+    if len(x) > 1:
+        raise ArithmeticError("no steady state")
+    return simulate(x)
+
+
 class WrongBackward(torch.autograd.Function):
     """Right forwards, wrong backwards."""
 
@@ -123,6 +140,9 @@ class WrongBackward(torch.autograd.Function):
         (half_precision, "it must keep the dtype"),
         (undefined, "NaN or infinity"),
         (noisy, "two calls differ"),
+        (fails_near_a_corner, r"NaN or infinity in \d+ of 64 points of the box"),
+        (writes, r"simulate writes to its input, by up to 0\.25"),
+        (raises, "finite output: it raises ArithmeticError: no steady state"),
         (lambda x: WrongBackward.apply(x), "the vjp is not the adjoint of the jvp"),
     ],
 )
@@ -131,8 +151,77 @@ def test_verify_names_what_is_wrong(
 ) -> None:
     report = dc.problems.verify(define(simulate=broken))
     assert not report.ok
-    assert any(__import__("re").search(words, text) for text in report.problems), str(report)
+    assert any(re.search(words, text) for text in report.problems), str(report)
     assert "wrong:" in capsys.readouterr().out
+
+
+def test_verify_says_by_how_much_an_adjoint_is_wrong() -> None:
+    matrix = MATRIX.numpy()
+
+    def value(x: Any) -> Any:
+        return np.tanh(x @ matrix.T)
+
+    def adjoint(x: Any, w: Any) -> Any:
+        return ((1 - value(x) ** 2) * w) @ matrix
+
+    def of_something_else(x: Any, w: Any) -> Any:
+        return w @ matrix
+
+    good = dc.problems.verify(define(simulate=dc.simulators.wrap(value, adjoint)), quiet=True)
+    assert good.ok, str(good)
+    assert good.defect is not None
+    assert good.defect < 1e-6
+    assert "defect of the adjoint" in str(good)
+    bad = dc.problems.verify(
+        define(simulate=dc.simulators.wrap(value, of_something_else)), quiet=True
+    )
+    assert re.search(r"<J d, p> and <d, J' p> differ by 1\.2 of", bad.problems[0])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [
+        (lambda count, g: torch.rand(count, 3), "the same seed gives other rows each time"),
+        (lambda count, g: torch.full((count, 3), 0.5), "every seed gives the same rows"),
+    ],
+)
+def test_verify_sees_a_sampler_that_ignores_its_generator(sampler: Any, words: str) -> None:
+    report = dc.problems.verify(define(sample=sampler), quiet=True)
+    assert any(words in text for text in report.problems), str(report)
+
+
+def test_code_without_derivatives_cannot_write_to_what_the_solver_holds() -> None:
+    problem = define(simulate=writes, differentiable=False)
+    x = problem.sample(3)
+    before = x.clone()
+    problem.simulate(x)
+    assert torch.equal(x, before)
+
+
+def test_samples_without_a_generator_are_fresh() -> None:
+    problem = define()
+    assert problem.sample(3).shape == (3, 3)
+    assert not torch.equal(problem.sample(3), problem.sample(3))
+    with pytest.raises(dc.ConfigError, match=r"generator must be a torch\.Generator"):
+        problem.sample(3, generator=7)  # type: ignore[arg-type]
+
+
+def test_rows_that_a_simulator_cannot_answer_are_left_out_of_data_sets() -> None:
+    def value(x: Any) -> Any:
+        return np.where(x[:, :1] > 0.9, np.nan, np.tanh(x @ MATRIX.numpy().T))
+
+    with pytest.warns(RuntimeWarning, match="1 of 1 rows failed"):  # the first, as it happens
+        problem = define(simulate=dc.simulators.wrap(value), train_count=200)
+    with pytest.warns(RuntimeWarning, match=r"has no answer for \d+ of 200 rows of train"):
+        train = problem.dataset(seed=1).train
+    assert 150 < len(train) < 200
+    assert float(train.x[:, 0].max()) <= 0.9
+    assert bool(train.y.isfinite().all())
+
+    with pytest.warns(RuntimeWarning, match="rows failed"):
+        hopeless = define(simulate=dc.simulators.wrap(lambda x: value(3 * x)), train_count=200)
+    with pytest.raises(dc.ConfigError, match=r"more than the share 0\.5 that may be left out"):
+        _ = hopeless.dataset(seed=1).train
 
 
 def test_verify_sees_samples_outside_the_bounds() -> None:
@@ -173,6 +262,17 @@ def test_names_are_guarded() -> None:
     define()
     with pytest.raises(dc.ConfigError, match=r"defined by problems\.define"):
         dc.problems.get("mine", noise_std=0.2)
+
+
+def test_a_sensor_that_only_shows_its_noise_is_scaled_by_it() -> None:
+    problem = define(
+        simulate=lambda x: simulate(x) * torch.tensor([1.0, 1e-9]).to(x),
+        noise_std=torch.tensor([0.01, 0.2]),
+        train_count=100,
+    )
+    scale = problem.dataset(seed=1).scaler.scale
+    assert float(scale[0]) > 0.1
+    assert float(scale[1]) == pytest.approx(0.2)
 
 
 def test_noise_per_component() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, least_squares
+from scipy.optimize import OptimizeResult, least_squares, minimize
 from torch import Tensor
 
 from tests.solve import standard_residuals as residuals_of
@@ -41,22 +41,64 @@ class LeastSquares:
         """Which sums of squares are the lowest one, to four digits."""
         return squares <= self.minimum * (1 + 1e-4) + 1e-10
 
-    def numpy(self) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
-        """Residuals and Jacobian of one point, as SciPy wants them."""
-        jacobian = torch.func.jacfwd(lambda z: self.residuals(z[None])[0])
-        return (
-            lambda x: self.residuals(torch.as_tensor(x)[None])[0].numpy(),
-            lambda x: jacobian(torch.as_tensor(x)).numpy(),
-        )
-
-    def scipy(self, x0: Tensor, method: str, **settings: object) -> OptimizeResult | None:
+    def least_squares(self, x0: Tensor, method: str, **settings: object) -> OptimizeResult | None:
         """SciPy's answer from one start; None where it refuses the problem."""
-        f, jacobian = self.numpy()
+
+        def jacobian(x: np.ndarray) -> np.ndarray:
+            # Rows do not meet: residual i of copy i for all i, in one backward pass.
+            count = self.residuals(torch.as_tensor(x)[None]).shape[1]
+            copies = torch.as_tensor(x).expand(count, -1).clone().requires_grad_()
+            self.residuals(copies).diagonal().sum().backward()
+            return copies.grad.numpy()
+
         try:
             with np.errstate(all="ignore"):
-                return least_squares(f, x0.numpy(), jacobian, method=method, **settings)
+                return least_squares(
+                    lambda x: self.residuals(torch.as_tensor(x)[None])[0].numpy(),
+                    x0.numpy(),
+                    jacobian,
+                    method=method,
+                    **settings,
+                )
         except (ValueError, np.linalg.LinAlgError):  # NaN or infinity on the way
             return None
+
+    def l_bfgs_b(
+        self, x0: Tensor, bounds: tuple[Tensor, Tensor], **options: object
+    ) -> OptimizeResult:
+        """SciPy's L-BFGS-B on half the sum of squares, from one start."""
+
+        def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
+            leaf = torch.tensor(x)[None].requires_grad_()
+            value = 0.5 * self.squares(leaf)[0]
+            value.backward()
+            return value.item(), leaf.grad[0].numpy()
+
+        with np.errstate(all="ignore"):
+            return minimize(
+                value_and_gradient,
+                x0.numpy(),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.stack([side.numpy() for side in bounds], 1),
+                options=options,
+            )
+
+    def boxes(self) -> list[tuple[Tensor, Tensor]]:
+        """Boxes about the standard start that end half way to the minimum: in all components, and
+        in every other one.
+        """
+        start = self.starts[0]
+        minimum = torch.as_tensor(self.least_squares(start, "trf").x)
+        middle, wide = (start + minimum) / 2, 1 + 2 * (start - minimum).abs()
+        every = torch.arange(len(start))
+        return [
+            (
+                torch.where(cut & (minimum < start), middle, start - wide),
+                torch.where(cut & (minimum > start), middle, start + wide),
+            )
+            for cut in (every >= 0, every % 2 == 0)
+        ]
 
 
 def _ramp(count: int, make: Callable[[int], float]) -> tuple[float, ...]:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from deceptron.core import Box
-from deceptron.solve.linear import ConjugateGradients, Dense
+from deceptron.solve.conjugate_gradients import ConjugateGradients
+from deceptron.solve.dense import Dense
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.objective import LeastSquares
 

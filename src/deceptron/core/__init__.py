@@ -6,6 +6,7 @@ from deceptron.core.errors import (
     ConfigError,
     DeceptronError,
     ShapeError,
+    SimulatorError,
     SolveFailed,
     unknown_name,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "RowMap",
     "Scaler",
     "ShapeError",
+    "SimulatorError",
     "Solution",
     "SolveFailed",
     "Status",

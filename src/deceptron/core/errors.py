@@ -26,6 +26,10 @@ class SolveFailed(DeceptronError, RuntimeError):
     """Raised by ``Solution.raise_if_failed``; never by a solve itself."""
 
 
+class SimulatorError(DeceptronError, RuntimeError):
+    """A simulator from elsewhere cannot be reached, or has not answered for any row so far."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> ConfigError:
     """Build the error for a name that is not in a registry, with the nearest one that is."""
     known = list(known)

@@ -35,6 +35,8 @@ from deceptron.maps.pair import Deceptron
 
 FORMAT = "deceptron-pair"
 VERSION = 2
+# What a finished training run leaves in its folder.
+RUN_RESULT = "pair.safetensors"
 _KEY = "deceptron"
 _PARTS = ("f", "g", "wiener")
 
@@ -87,7 +89,7 @@ def load(
     forward: nn.Module | None = None,
     reverse: nn.Module | None = None,
 ) -> Deceptron:
-    """A pair from a file, or by name one that ships with the package.
+    """A pair from a file or the folder of a run, or by name one that ships with the package.
 
     ``forward`` and ``reverse`` receive the weights of maps that were saved from classes of your
     own; nothing is written into them unless the whole file fits.
@@ -96,6 +98,8 @@ def load(
         with resources.as_file(_zoo() / f"{source}.safetensors") as path:
             return _load(path, {"f": forward, "g": reverse})
     path = Path(source)
+    if (path / RUN_RESULT).is_file():
+        path = path / RUN_RESULT
     if not path.is_file():
         raise _not_found(source, path)
     return _load(path, {"f": forward, "g": reverse})
@@ -118,7 +122,10 @@ def _zoo() -> Any:
 
 def _not_found(source: str | os.PathLike[str], path: Path) -> DeceptronError:
     if path.is_dir():
-        return CheckpointError(f"load(source=...) must be a file; {path} is a folder")
+        return CheckpointError(
+            f"load(source=...) must be a file or the folder of a run; {path} is a folder without "
+            f"{RUN_RESULT}"
+        )
     if not isinstance(source, str) or path.suffix or len(path.parts) > 1:
         return CheckpointError(f"load(source=...): there is no file {path}")
     if not shipped():

@@ -2,19 +2,22 @@
 
 from deceptron.problems.base import Problem
 from deceptron.problems.dataset import Dataset, Split
+from deceptron.problems.measured import MeasuredProblem
 from deceptron.problems.prior import LowRankPrior, Prior, SpectralPrior
-from deceptron.problems.registry import define, get, names
+from deceptron.problems.registry import define, from_data, get, names
 from deceptron.problems.verify import Report, verify
 
 __all__ = [
     "Dataset",
     "LowRankPrior",
+    "MeasuredProblem",
     "Prior",
     "Problem",
     "Report",
     "SpectralPrior",
     "Split",
     "define",
+    "from_data",
     "get",
     "names",
     "verify",

@@ -89,27 +89,26 @@ class Problem(ABC):
         self,
         count: int,
         *,
-        generator: Generator,
+        generator: Generator | None = None,
         family: str = "prior",
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "count *x"]:
         """Latents of a family; a row does not depend on how many are drawn after it.
 
-        The generator lives on the CPU, so every device sees the same latents.
+        The generator lives on the CPU, so every device sees the same latents. Without one they are
+        drawn afresh, from torch's global generator.
         """
         check_count("count", count)
         check_choice("family", family, FAMILIES)
-        if not isinstance(generator, Generator) or generator.device.type != "cpu":
-            raise ConfigError(f"generator must be a torch.Generator on the CPU; got {generator!r}")
-        rows = self._sample(count, generator, family)
+        rows = self._sample(count, _generator(generator), family)
         return rows.to(dtype=dtype or torch.get_default_dtype(), device=device)
 
     def add_noise(
         self,
         y: Float[Tensor, "B *y"],
         *,
-        generator: Generator,
+        generator: Generator | None = None,
         family: str = "prior",
         ratio: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B *y"]:
@@ -121,7 +120,7 @@ class Problem(ABC):
         check_choice("family", family, FAMILIES)
         white = draw_in_blocks(
             y.shape[0],
-            generator,
+            _generator(generator),
             lambda g: torch.randn(BLOCK, *self.y_shape, dtype=torch.float64, generator=g),
         )
         white = white.to(y)
@@ -141,6 +140,21 @@ class Problem(ABC):
     def noise_factor(self, family: str) -> float:
         """What the noise of this family's test set is multiplied by."""
         return 1.0
+
+    @property
+    def carries_noise(self) -> bool:
+        """Whether training and validation rows are noisy already; measured ones are."""
+        return False
+
+    @property
+    def has_simulator(self) -> bool:
+        """Whether ``simulate`` works; a problem made from data has none."""
+        return True
+
+    @property
+    def rows_may_fail(self) -> bool:
+        """Whether a simulator from elsewhere may leave rows without an answer."""
+        return False
 
     def unchecked(self) -> Problem:
         """The same problem whose ``simulate`` takes latents outside the box as they come."""
@@ -188,6 +202,14 @@ class Problem(ABC):
             f"[{float(values.min()):g}, {float(values.max()):g}]: clip it, or use "
             "problem.unchecked()"
         )
+
+
+def _generator(generator: Generator | None) -> Generator:
+    if generator is None:
+        return Generator().manual_seed(int(torch.randint(2**62, ())))
+    if not isinstance(generator, Generator) or generator.device.type != "cpu":
+        raise ConfigError(f"generator must be a torch.Generator on the CPU; got {generator!r}")
+    return generator
 
 
 F = TypeVar("F", bound=Family)

@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError, ShapeError, SimulatorError
 from deceptron.problems.base import Problem
+
+# Rows tried to learn the shape of y from a simulator that may fail.
+ATTEMPTS = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +38,11 @@ class CustomProblem(Problem):
     def y_shape(self) -> tuple[int, ...]:
         """Shape of one observation."""
         return self.observation_shape
+
+    @property
+    def rows_may_fail(self) -> bool:
+        """Simulators of ``dc.simulators`` keep their failures in words."""
+        return hasattr(self.simulator, "failures")
 
     def _simulate(self, x: Tensor) -> Tensor:
         if self.differentiable:
@@ -77,9 +85,7 @@ def make_custom(
     for argument, function in (("simulate", simulate), ("sample", sample)):
         if not callable(function):
             raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
-    x = _as_rows(sample(1, Generator().manual_seed(0)), 1, name).to(torch.get_default_dtype())
-    with torch.no_grad():
-        y = torch.as_tensor(simulate(x))
+    x, y = _first_row(name, simulate, sample)
     if y.ndim == 0 or y.shape[0] != 1:
         raise ShapeError(
             f"simulate of {name!r} must map (1, {', '.join(map(str, x.shape[1:]))}) "
@@ -95,6 +101,20 @@ def make_custom(
         observation_shape=tuple(y.shape[1:]),
         **fields,
     )
+
+
+def _first_row(
+    name: str, simulate: Callable[[Tensor], Any], sample: Callable[[int, Generator], Any]
+) -> tuple[Tensor, Tensor]:
+    for seed in range(ATTEMPTS):
+        x = _as_rows(sample(1, Generator().manual_seed(seed)), 1, name)
+        x = x.to(torch.get_default_dtype())
+        try:
+            with torch.no_grad():
+                return x, torch.as_tensor(simulate(x))
+        except SimulatorError as error:  # this row may be one that it has no answer for
+            last = error
+    raise last
 
 
 def _as_rows(value: Any, count: int, name: str) -> Tensor:
@@ -114,7 +134,8 @@ class _Opaque(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, simulator: Callable[[Tensor], Any], name: str) -> Tensor:
-        return torch.as_tensor(simulator(x.detach())).to(x)
+        # A copy: code that writes to its input must not write to the solver's.
+        return torch.as_tensor(simulator(x.detach().clone())).to(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

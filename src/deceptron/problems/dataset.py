@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,12 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core.errors import ConfigError
 from deceptron.core.scaler import Scaler
 from deceptron.problems.fields import BLOCK
 
 if TYPE_CHECKING:
     from deceptron.problems.base import Problem
 
+# Of the rows of a split, by a simulator that may fail; beyond that the box is wrong, or it is.
+MOST_LOST = 0.5
 SPLITS = ("train", "val", "test", "shifted", "extreme")
 
 
@@ -69,8 +73,16 @@ class Dataset:
 
     @cached_property
     def scaler(self) -> Scaler:
-        """Statistics of the training observations."""
-        return Scaler.fit(self.train.y, per=self.problem.scaling)
+        """Statistics of the training observations; by component, no scale is below the noise.
+
+        A sensor that hardly varies shows its noise alone, which should not count for more than one.
+        """
+        problem, y = self.problem, self.train.y
+        fitted = Scaler.fit(y, per=problem.scaling)
+        if problem.scaling != "component":
+            return fitted
+        noise = torch.as_tensor(problem.noise_std).to(y).broadcast_to(y.shape[1:])
+        return Scaler(fitted.shift, fitted.scale.maximum(noise))
 
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
         problem, index = self.problem, SPLITS.index(split)
@@ -80,7 +92,26 @@ class Dataset:
             y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)])
         if noisy:
             y = problem.add_noise(y, generator=noise, family=family)
-        return Split(x, y)
+        return _answered(problem, split, x, y) if problem.rows_may_fail else Split(x, y)
+
+
+def _answered(problem: Problem, split: str, x: Tensor, y: Tensor) -> Split:
+    """The rows that the simulator has an answer for."""
+    good = y.isfinite().flatten(1).all(1)
+    lost = int((~good).sum())
+    if lost > MOST_LOST * len(y):
+        raise ConfigError(
+            f"simulate of {problem.name!r} has no answer for {lost} of {len(y)} rows of {split}, "
+            f"which is more than the share {MOST_LOST:g} that may be left out"
+        )
+    if lost:
+        warnings.warn(
+            f"simulate of {problem.name!r} has no answer for {lost} of {len(y)} rows of {split}: "
+            "they are left out",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return Split(x[good], y[good])
 
 
 def _generator(seed: int, *path: int) -> Generator:

@@ -18,6 +18,7 @@ from deceptron.problems.darcy import Darcy2D
 from deceptron.problems.heat_1d import Heat1D
 from deceptron.problems.heat_2d import Heat2D
 from deceptron.problems.heat_3d import Heat3D
+from deceptron.problems.measured import MeasuredProblem, make_measured
 from deceptron.problems.navier_stokes import NavierStokes2D
 
 _BUILT_IN: dict[str, type[Problem]] = {
@@ -63,7 +64,7 @@ def define(
     sample: Callable[[int, Generator], Any],
     bounds: Bounds,
     noise_std: float | Tensor,
-    differentiable: bool = True,
+    differentiable: bool | None = None,
     shifted: Callable[[int, Generator], Any] | None = None,
     extreme: Callable[[int, Generator], Any] | None = None,
     scaling: Literal["component", "channel"] = "component",
@@ -76,8 +77,10 @@ def define(
     """A problem from plain functions; it can then be had by name and be trained and solved.
 
     ``simulate(x)`` maps rows to rows and ``sample(count, generator)`` draws rows; both may work in
-    NumPy when ``differentiable=False``. ``shifted`` and ``extreme`` are samplers of the two other
-    test sets. Defining a name again replaces it. Run ``problems.verify`` on the result.
+    NumPy when ``differentiable=False``. A simulator of ``dc.simulators`` says itself whether it has
+    derivatives; any other function is taken to be differentiable by torch. ``shifted`` and
+    ``extreme`` are samplers of the two other test sets. Defining a name again replaces it. Run
+    ``problems.verify`` on the result.
     """
     if name in _BUILT_IN:
         raise ConfigError(f"name must not be that of a built-in problem; got {name!r}")
@@ -89,7 +92,9 @@ def define(
         extreme=extreme,
         bounds=bounds,
         noise_std=noise_std,
-        differentiable=differentiable,
+        differentiable=(
+            getattr(simulate, "differentiable", True) if differentiable is None else differentiable
+        ),
         scaling=scaling,
         train_count=train_count,
         val_count=val_count,
@@ -99,3 +104,55 @@ def define(
     )
     _DEFINED[name] = problem
     return problem
+
+
+def from_data(
+    x: Any,
+    y: Any,
+    *,
+    bounds: Bounds | None = None,
+    noise_std: float | Tensor | None = None,
+    name: str = "data",
+    noisy: bool = True,
+    val_share: float = 0.1,
+    test_share: float = 0.1,
+    seed: int = 0,
+    scaling: Literal["component", "channel"] = "component",
+    equation: str = "",
+) -> MeasuredProblem:
+    """A problem from pairs: training, one-shot, wiener, trust, error bars, the surrogate as f.
+
+    What needs a simulator cannot be had and says so: ``problem.simulate``, fresh rows, shifted
+    sets, and solving on the true physics.
+
+    Args:
+        x: latents, one a row: a tensor, an array or lists.
+        y: what was observed for each.
+        bounds: ``(low, high)`` of the latents; by default the range of each component of x, a tenth
+            wider on each side.
+        noise_std: of y, a number or one row of them; None estimates it from how well y follows from
+            x among neighbours, which is an upper estimate where there are few rows.
+        name: under which runs know it.
+        noisy: y carries its noise already, as measured data do, and training adds none. False for
+            noise-free pairs, for example from a simulator that is no longer at hand.
+        val_share: part of the rows that chooses epochs and calibrates.
+        test_share: part of the rows kept aside, ``problem.dataset(seed).test``.
+        seed: of the split; ``dataset`` gives the same rows for every seed of its own.
+        scaling: whether y is normalised by component or by its first axis.
+        equation: what is measured, in words.
+    """
+    if name in _BUILT_IN:
+        raise ConfigError(f"name must not be that of a built-in problem; got {name!r}")
+    return make_measured(
+        x,
+        y,
+        bounds=bounds,
+        noise_std=noise_std,
+        name=name,
+        noisy=noisy,
+        val_share=val_share,
+        test_share=test_share,
+        seed=seed,
+        scaling=scaling,
+        equation=equation,
+    )

@@ -11,6 +11,8 @@ from torch import Tensor
 from deceptron.core.checks import check_choice, check_count
 from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, unknown_name
+from deceptron.solve.conjugate_gradients import ConjugateGradients
+from deceptron.solve.dense import Dense
 from deceptron.solve.descents.by_values import ByValues
 from deceptron.solve.descents.correction import Correction
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
@@ -18,7 +20,7 @@ from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
-from deceptron.solve.linear import ConjugateGradients, Dense, LinearSolver
+from deceptron.solve.linear import LinearSolver
 from deceptron.solve.protocols import Descent, Search
 from deceptron.solve.searches import AdaptiveDamping, Armijo, Decrease, Wolfe
 from deceptron.solve.shares import Shares
@@ -130,7 +132,7 @@ def guarded(
 
 
 # Linearisations of a correction, and the share of the misfit that each but the last must gain.
-LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.05
+LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.01
 
 
 def correcting(

@@ -105,10 +105,16 @@ class Stopping:
         assert self.decrease_tolerance is not None
         assert self.step_tolerance is not None
         attainable, reach, telling = _left_to_gain(step, trials)
-        telling = telling | accepted
         few = self.decrease_tolerance * before.misfit
         actual = before.misfit - after.misfit
-        small = accepted & (attainable <= few) & (actual <= few)
+        predicted = step.proposal.predicted
+        if predicted is not None:
+            # Where a little less damping has just failed, the model is good for this step only,
+            # if the step has shown, beyond round-off, that it is.
+            needed = (trials > 0) & (trials <= 5) & (predicted > round_off)
+            needed = needed & (actual >= 0.25 * predicted)
+            attainable = torch.where(needed, predicted, attainable)
+        small = accepted & (attainable <= few) & (actual <= few) & reach.isfinite()
         lost = ~accepted & self.drowned(step, trials, round_off)
 
         share = max(self.step_tolerance, torch.finfo(reach.dtype).eps)
@@ -189,11 +195,7 @@ def _left_to_gain(
     """
     proposal = step.proposal
     if proposal.attainable is None or proposal.reach is None:
-        # No model but the slope: the step itself tells, unless backtracking has shortened it.
-        return -0.5 * step.slope, norm(step.p), trials == 0
-    attainable = proposal.attainable
-    if proposal.predicted is not None:
-        # Where a little less damping has just failed, the model is good for the damped step only.
-        needed = (trials > 0) & (trials <= 5)
-        attainable = torch.where(needed, proposal.predicted, attainable)
-    return attainable, proposal.reach, torch.ones_like(trials, dtype=torch.bool)
+        # No model but the slope: half of it, unless backtracking has shortened the step. It tells
+        # what drowns in round-off, but not how far the minimum is.
+        return -0.5 * step.slope, torch.full_like(step.slope, torch.inf), trials == 0
+    return proposal.attainable, proposal.reach, torch.ones_like(trials, dtype=torch.bool)

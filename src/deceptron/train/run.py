@@ -34,6 +34,8 @@ from deceptron.train.watch import Watcher, watchers
 RESULT = "pair.safetensors"
 # Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
 LEAST_NOISE = 1e-4
+# Of f on measured rows, whose noise hides it, over the noise; squared.
+LEAST_ERROR = 0.01
 
 
 class Training:
@@ -232,7 +234,7 @@ class Training:
                 y_shape=self._problem.y_shape,
                 name=self._problem.name,
                 wiener=wiener,
-                calibration=self._known(results["forward"]),
+                calibration=self._known(results["forward"], data),
                 provenance=self._provenance(name, results),
             ).to(self._device)
             self._calibrate(pair.eval(), data)
@@ -242,11 +244,15 @@ class Training:
             parameter.requires_grad_(True)
         return pair
 
-    def _known(self, forward: StageState) -> Calibration:
-        noise = self._problem.noise_std
-        known = bool((torch.as_tensor(noise) > 0).all())
-        error = forward.best_measured.get("val_task", 0.0) ** 0.5
-        return Calibration(noise_std=noise if known else None, surrogate_error=error)
+    def _known(self, forward: StageState, data: TrainingData) -> Calibration:
+        noise_std = self._problem.noise_std
+        known = bool((torch.as_tensor(noise_std) > 0).all())
+        task = forward.best_measured.get("val_task", 0.0)
+        if data.problem.carries_noise:
+            # What f misses of measured rows is their noise and its own error, which is kept.
+            noise = float(data.noise.square().mean())
+            task = max(task - noise, LEAST_ERROR * noise)
+        return Calibration(noise_std=noise_std if known else None, surrogate_error=task**0.5)
 
     def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
         """Error bars, trust and corrections; whatever they meet must not cost the training.

@@ -36,14 +36,14 @@ DENSE = 32
 FIRST_SIZE = 0.3
 FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share is the last.
-PAYS = 0.01
+PAYS = 0.001
 # Rows whose spans are held at a time: numbers of double precision.
 HELD = 2**25
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
 CORRECTION, REGRESSION = range(2)
 # Pairs of directions that the first linearisation and the later ones may take.
-PAIRS = (10, 14)
+PAIRS = (8, 20)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,8 @@ class Spanned:
             steps = self._step() * torch.eye(n).to(point.x).repeat(rows, 1, 1)
             if self._box is not None:
                 # Towards the inside.
-                outside = self._box.project(point.x + self._step()) - point.x < 0.5 * self._step()
+                room = self._box.project(point.x + self._step()) - point.x
+                outside = room < 0.999 * self._step()
                 steps = torch.where(outside[:, None], -steps, steps)
             images = [model.image(point, steps[:, k]) / self._step() for k in range(n)]
             signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_range
-from deceptron.solve.linear import ConjugateGradients, Start
+from deceptron.solve.conjugate_gradients import ConjugateGradients, Start
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
 from deceptron.solve.rows import RowData, dot, norm

@@ -72,12 +72,17 @@ class LBFGS:
 def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor]:
     """Push the newest pair; one without positive curvature is left out."""
     s, y = point.x - state.x, point.gradient - state.gradient
-    keep = (dot(s, y) > torch.finfo(s.dtype).eps * dot(y, y))[:, None, None]
+    keep = _curved(s, y)[:, None, None]
 
     def push(old: Tensor, new: Tensor) -> Tensor:
         return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)
 
     return push(state.s, s), push(state.y, y)
+
+
+def _curved(s: Tensor, y: Tensor) -> Tensor:
+    """Positive curvature beyond round-off, in any unit: s'y > eps |s| |y|."""
+    return dot(s, y) > torch.finfo(s.dtype).eps * norm(s) * norm(y)
 
 
 def _two_loop(
@@ -88,9 +93,8 @@ def _two_loop(
     precondition: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, "B n"]:
     """H times gradient. A pair that has no positive curvature (or is empty) drops out of it."""
-    product = dot(s, y)
-    valid = product > torch.finfo(s.dtype).eps * dot(y, y)
-    rho = torch.where(valid, 1 / torch.where(valid, product, 1.0), 0.0)
+    valid = _curved(s, y)
+    rho = torch.where(valid, 1 / torch.where(valid, dot(s, y), 1.0), 0.0)
     q = gradient
     weights = []
     for k in range(s.shape[1]):

@@ -1,0 +1,191 @@
+"""Pairs of latents and observations without a simulator, as a problem that can be trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from deceptron.core.box import Bounds, Box
+from deceptron.core.checks import check_choice, check_count, check_range, check_rows
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.problems.base import FAMILIES, Problem
+from deceptron.problems.dataset import Dataset, Split
+from deceptron.problems.noise_estimate import estimate_noise
+
+FEWEST_ROWS = 20
+# Beyond the range of the data, on each side, where no bounds are given.
+MARGIN = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredProblem(Problem):
+    """Made by ``from_data``. Its splits are rows of the data, whatever the seed of a dataset.
+
+    It cannot simulate, so there are no fresh rows and no shifted sets, and the surrogate is the
+    only forward map. ``sample`` draws latents of the training rows again.
+    """
+
+    differentiable: bool = field(default=False, init=False, repr=False)
+    noisy: bool = True
+    rows: dict[str, Split] = field(repr=False)
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one latent."""
+        return tuple(self.rows["train"].x.shape[1:])
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return tuple(self.rows["train"].y.shape[1:])
+
+    @property
+    def carries_noise(self) -> bool:
+        """Whether the rows of its data sets are as measured."""
+        return self.noisy
+
+    @property
+    def has_simulator(self) -> bool:
+        """It has none."""
+        return False
+
+    def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
+        """The rows of the data: train, val and test, the same for every seed."""
+        return _Rows(self, check_count("seed", seed, low=0), dtype)
+
+    def add_noise(
+        self,
+        y: Float[Tensor, "B *y"],
+        *,
+        generator: Generator | None = None,
+        family: str = "prior",
+        ratio: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B *y"]:
+        """Observations as a sensor gives them: those of the data are that already.
+
+        With ``ratio`` above 1 a row gets what it lacks; below 1 it stays as it is.
+        """
+        if not self.carries_noise:
+            return super().add_noise(y, generator=generator, family=family, ratio=ratio)
+        if ratio is None:
+            check_rows("y", y, self.y_shape)
+            check_choice("family", family, FAMILIES)
+            return y
+        missing = (ratio.square() - 1).clamp_min(0).sqrt()
+        return super().add_noise(y, generator=generator, family=family, ratio=missing)
+
+    def _simulate(self, x: Tensor) -> NoReturn:
+        raise ConfigError(
+            f"problem {self.name!r} was made from data and has no simulator: leave out forward=... "
+            "to solve on the surrogate, and take rows from problem.dataset(seed)"
+        )
+
+    def _sample(self, count: int, generator: Generator, family: str) -> Tensor:
+        if family != "prior":
+            raise ConfigError(
+                f"problem {self.name!r} was made from data: it has no {family!r} family, because "
+                "nothing can simulate one"
+            )
+        x = self.rows["train"].x
+        return x[torch.randint(len(x), (count,), generator=generator)]
+
+    def _prior_samples(self) -> Tensor:
+        return self.rows["train"].x.to(torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows(Dataset):
+    def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
+        problem = self.problem
+        assert isinstance(problem, MeasuredProblem)
+        if split not in problem.rows:
+            problem._sample(1, Generator(), family)
+        stored = problem.rows[split]
+        x, y = (part[:count].to(self.dtype) for part in (stored.x, stored.y))
+        if noisy:
+            y = problem.add_noise(y, generator=Generator().manual_seed(self.seed), family=family)
+        return Split(x, y)
+
+
+def make_measured(
+    x: Any,
+    y: Any,
+    *,
+    bounds: Bounds | None,
+    noise_std: float | Tensor | None,
+    name: str,
+    noisy: bool,
+    val_share: float,
+    test_share: float,
+    seed: int,
+    **fields: Any,
+) -> MeasuredProblem:
+    """Check the pairs and split them."""
+    x, y = _rows("x", x), _rows("y", y)
+    if len(x) != len(y):
+        raise ShapeError(f"x and y must have as many rows as each other; got {len(x)} and {len(y)}")
+    if len(x) < FEWEST_ROWS:
+        raise ConfigError(f"from_data needs {FEWEST_ROWS} rows or more; got {len(x)}")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"name must be a non-empty text; got {name!r}")
+    for argument, share in (("val_share", val_share), ("test_share", test_share)):
+        check_range(argument, share, low=0.0, high=0.4, open_low=True)
+    generator = Generator().manual_seed(check_count("seed", seed, low=0))
+    order = torch.randperm(len(x), generator=generator)
+    val, test = (max(2, round(share * len(x))) for share in (val_share, test_share))
+    parts = order.split([test, val, len(x) - val - test])
+    names = ("test", "val", "train")
+    rows = {part: Split(x[k], y[k]) for part, k in zip(names, parts, strict=True)}
+    if noise_std is None:
+        noise_std = estimate_noise(rows["train"].x, rows["train"].y)
+    problem = MeasuredProblem(
+        name=name,
+        rows=rows,
+        bounds=_range(x) if bounds is None else bounds,
+        noise_std=noise_std if isinstance(noise_std, (int, float)) else torch.as_tensor(noise_std),
+        noisy=noisy,
+        **fields,
+        train_count=len(rows["train"]),
+        val_count=val,
+        test_count=test,
+    )
+    box = Box.parse(problem.bounds, problem.x_shape, x)
+    outside = (box.project(x.flatten(1)) != x.flatten(1)).any(1)
+    if bool(outside.any()):
+        raise ConfigError(
+            f"x must lie within bounds; {int(outside.sum())} of {len(x)} rows do not, "
+            f"row {int(outside.nonzero()[0])} for one"
+        )
+    return problem
+
+
+def _rows(argument: str, value: Any) -> Tensor:
+    try:
+        rows = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ShapeError(f"{argument} must be rows of numbers; {error}") from None
+    if rows.ndim < 2 or rows.is_complex():
+        raise ShapeError(
+            f"{argument} must be rows of numbers, of at least one axis each; got shape "
+            f"{tuple(rows.shape)} of {rows.dtype}"
+        )
+    rows = rows.detach().to("cpu", rows.dtype if rows.is_floating_point() else torch.float64)
+    bad = ~rows.isfinite()
+    if bool(bad.any()):
+        row = int(bad.flatten(1).any(1).nonzero()[0])
+        raise ConfigError(
+            f"{argument} must be finite to learn from; row {row} holds {int(bad[row].sum())} "
+            f"non-finite value(s), {int(bad.flatten(1).any(1).sum())} rows do: leave them out"
+        )
+    return rows.clone()
+
+
+def _range(x: Tensor) -> Bounds:
+    low, high = x.amin(0), x.amax(0)
+    width = (high - low).clamp_min(1e-12)
+    return low - MARGIN * width, high + MARGIN * width
