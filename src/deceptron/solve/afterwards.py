@@ -152,15 +152,16 @@ def _corrected_std(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> Flo
     ratio = task.objective.over_level(outcome.residual)[rows]
     wider = torch.maximum(ratio, notes["noise"]).clamp_min(1.0).double()[:, None]
     if task.start.shape[1] <= DENSE:
-        std = corrections.factor * notes["spread"].double() * notes["noise"].double()[:, None]
-        return std * (wider / notes["noise"].double().clamp_min(1.0)[:, None])
-    objective = task.objective.at(rows)
-    weight = objective.whiten(torch.ones_like(task.target[rows]))
-    precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
-    std = corrections.std(notes["member"], notes["size"], precision) * wider
+        std = corrections.factor * notes["spread"].double() * wider
+    else:
+        objective = task.objective.at(rows)
+        weight = objective.whiten(torch.ones_like(task.target[rows]))
+        precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
+        std = corrections.std(notes["member"], notes["size"], precision) * wider
     regression = corrections.regression
     if regression is not None:
         mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
         own = regression.factor * regression.std.to(std)
-        std[mine] = own * wider[mine]
+        # A guess that was taken explains the data: they are no noisier than stated.
+        std[mine] = own * ratio[mine, None].clamp_min(1.0).to(std)
     return std
