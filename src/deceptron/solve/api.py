@@ -191,7 +191,7 @@ def solve(
             if chosen.direct:
                 if history:
                     recorder = Recorder(task.start, rules=())
-                outcome = answered(model, stopping, task.start, task.target)
+                outcome = answered(model, stopping, task.start, task.target, watched)
             else:
                 descent = chosen.descent(task.start.shape[1])
                 if history:
