@@ -148,6 +148,19 @@ def test_the_callback_sees_rows_leave():
     assert left == dict(enumerate(solution.reason.tolist()))
 
 
+def test_the_callback_of_a_direct_method_is_told_once():
+    pair, y = observations()
+    told = []
+    solution = dc.solve(pair, y, method="one-shot", callback=lambda *seen: told.append(seen))
+    ((number, snapshot),) = told
+    assert number == 0
+    assert snapshot.rows.tolist() == list(range(len(y)))
+    assert snapshot.reason.tolist() == [Reason.DIRECT] * len(y)
+    assert snapshot.evaluations.tolist() == solution.cost.evaluations.tolist() == [2] * len(y)
+    assert torch.equal(snapshot.x, solution.x)
+    assert solution.history.residual.shape == (0, len(y))
+
+
 def test_progress_is_shown_on_request(capsys):
     pair, y = observations()
     dc.solve(pair, y, method="d-ipg", tolerance=0.05, progress=True)
