@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 import deceptron as dc
+from deceptron.core.calibration import Calibration
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share
 from deceptron.geometry.posterior import quantile
 from tests.geometry.linear import N, generator, linear_case
@@ -19,7 +20,7 @@ def case():
 
 
 def calibrated(pair, factor):
-    pair.provenance["calibration"] = {"interval_factor": factor}
+    pair.calibration = replace(pair.calibration, interval_factor=factor)
     return pair
 
 
@@ -70,7 +71,7 @@ def test_one_factor_mends_bars_that_are_too_narrow(case, samples):
     factor = fit_interval_factor(raw, x, samples=samples)
     fresh, seen = case.observe(600, seed=2)
     mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 2)
-    assert mended.factor == factor
+    assert mended.scaling == factor
     assert coverage(mended, fresh, samples) == pytest.approx(0.9, abs=0.025)
 
 
@@ -107,7 +108,8 @@ def test_a_family_that_varies_less_than_its_prior_is_noticed(case, share):
     exact = replace(posterior, prior_share=share)
     factor = fit_interval_factor(exact, shrunk, samples=64, generator=generator())
     assert factor == pytest.approx(1.0, abs=0.05)
-    pair.provenance["calibration"] = {"prior_share": share}
+    pair.calibration = Calibration(prior_share=share)
+    assert posterior.share == share
     torch.testing.assert_close(
         exact.std(generator=generator()), posterior.std(generator=generator())
     )
@@ -131,7 +133,7 @@ def test_one_shot_measures_the_misfit_in_units_of_the_noise(case):
     posterior = one_shot(case, pair, y)
     residual = (pair.f(posterior.x) - case.scaler.normalise(y)) / case.normalised_noise
     torch.testing.assert_close(posterior.misfit, residual.square().mean(1).sqrt())
-    pair.provenance["validation"] = {"forward": {"val_task": 4.0}}
+    pair.calibration = Calibration(surrogate_error=2.0)
     weaker = one_shot(case, pair, y)
     level = torch.hypot(case.normalised_noise, torch.tensor(2.0, dtype=torch.float64))
     residual = residual * case.normalised_noise / level

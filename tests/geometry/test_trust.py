@@ -1,12 +1,13 @@
 """Round trips, their limits and what is said about rows beyond them."""
 
-import json
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 import deceptron as dc
+from deceptron.core.calibration import Calibration
 from deceptron.core.trust import Trust
 from deceptron.geometry import fit_trust, round_trips, trust
 from tests.geometry.linear import generator, linear_case
@@ -21,7 +22,7 @@ def case():
 def pair(case):
     pair = case.pair(case.best_gain)
     _, y = case.observe(2000, seed=1)
-    pair.provenance["calibration"] = {"trust": fit_trust(pair, y)}
+    pair.calibration = Calibration(trust=fit_trust(pair, y))
     return pair
 
 
@@ -45,15 +46,12 @@ def test_observations_like_the_calibration_data_are_flagged_at_the_stated_rate(c
 
 def test_the_score_by_hand(case, pair):
     _, y = case.observe(4, seed=9)
-    found, limits = trust(pair, y), pair.calibration["trust"]
+    found, limits = trust(pair, y), pair.calibration.trust
     parts = round_trips(pair, y)
     z = torch.stack(
-        [
-            (parts[name].log() - entry["centre"]) / entry["spread"]
-            for name, entry in limits["parts"].items()
-        ]
+        [(parts[name].log() - centre) / spread for name, (centre, spread) in limits.parts.items()]
     )
-    torch.testing.assert_close(found.score, z.max(0).values / limits["limit"])
+    torch.testing.assert_close(found.score, z.max(0).values / limits.limit)
     assert torch.equal(found.flag, found.score > 1)
 
 
@@ -96,11 +94,12 @@ def test_only_what_chance_does_not_explain_is_spoken_of():
 
 
 def test_the_calibration_survives_a_file(case, pair, tmp_path):
-    pair.provenance["calibration"]["interval_factor"] = 1.25
+    pair.calibration = replace(pair.calibration, interval_factor=1.25, rows=2000)
     path = dc.save(pair, tmp_path / "pair.safetensors")
     loaded = dc.load(path, forward=nn.Linear(5, 7).double(), reverse=nn.Linear(7, 5).double())
-    assert loaded.calibration == json.loads(json.dumps(pair.calibration))
-    assert loaded.interval_factor == 1.25
+    assert loaded.calibration.trust == pair.calibration.trust
+    assert loaded.calibration.interval_factor == 1.25
+    assert loaded.calibration.rows == 2000
     _, y = case.observe(10, seed=5)
     torch.testing.assert_close(trust(loaded, y).score, trust(pair, y).score)
 
@@ -109,7 +108,7 @@ def test_an_exact_inverse_can_be_calibrated():
     """Its round trips miss by round-off; anything larger is strange."""
     pair = dc.Deceptron(nn.Identity(), nn.Identity(), bounds=(0.0, 1.0))
     y = torch.rand(50, 4, generator=generator())
-    pair.provenance["calibration"] = {"trust": fit_trust(pair, y)}
+    pair.calibration = Calibration(trust=fit_trust(pair, y))
     assert not bool(trust(pair, y).flag.any())
     assert bool(trust(pair, y + 1).flag.all())
 
@@ -127,8 +126,8 @@ def test_solution_judges_when_asked(case, pair):
 def test_mistakes(case):
     _, y = case.observe(3, seed=3)
     bare = case.pair(case.best_gain)
-    assert bare.calibration == {}
-    assert bare.interval_factor is None
+    assert bare.calibration.trust is None
+    assert bare.calibration.interval_factor is None
     with pytest.raises(dc.ConfigError, match="must have been calibrated"):
         trust(bare, y)
     with pytest.raises(dc.ConfigError, match="two or more finite rows"):

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 import deceptron as dc
+from deceptron.core.calibration import Calibration
 from deceptron.core import Pair
 from deceptron.maps import MLP, LinearStart, LowRank, Wiener, cnn_pair, mlp_pair
 
@@ -60,15 +61,20 @@ def test_a_pair_for_one_noise_is_the_same_at_every_noise():
     ("noted", "known"), [(0.5, 0.5), (2, 2.0), (0.0, None), ({"sha256": "ab"}, None), (None, None)]
 )
 def test_a_pair_knows_the_noise_it_was_trained_for(noted, known):
+    """Pairs from before there was a calibration had it among their notes."""
     kept = {"fields": {"noise_std": noted}}
-    assert dc.Deceptron(nn.Identity(), nn.Identity(), provenance=kept).noise_std == known
+    found = Calibration.from_provenance(kept)
+    assert found.noise_std == known
+    assert dc.Deceptron(nn.Identity(), nn.Identity(), calibration=found).noise_std == known
+    # What is only noted is not read.
+    assert dc.Deceptron(nn.Identity(), nn.Identity(), provenance=kept).noise_std is None
 
 
 def test_a_noise_that_is_none_is_refused():
     part = LowRank.fit(torch.rand(9, 4), torch.rand(9, 4), noise_std=0.1, rank=2)
     g = LinearStart(part, MLP((3, 4)), noise_range=(0.5, 2.0), noise_level=0.1)
     pair = dc.Deceptron(nn.Identity(), g)
-    with pytest.raises(dc.ConfigError, match="noise_std must be finite and >= 0; got nan"):
+    with pytest.raises(dc.ConfigError, match="noise_std must be >= 0; got nan"):
         pair.at_noise(float("nan"))
     with pytest.raises(dc.ShapeError, match=r"one row of y, shape \(4,\); got \(5,\)"):
         pair.at_noise(torch.ones(5))
@@ -110,4 +116,21 @@ def test_surrogate_error_is_what_training_noted():
     f, g = MLP((3, 3)), MLP((3, 3))
     assert dc.Deceptron(f, g).surrogate_error == 0.0
     noted = {"validation": {"forward": {"val_task": 0.0625}}}
-    assert dc.Deceptron(f, g, provenance=noted).surrogate_error == 0.25
+    found = Calibration.from_provenance(noted)
+    assert dc.Deceptron(f, g, calibration=found).surrogate_error == 0.25
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (None, "its noise is not known"),
+        (0.1, "f errs by 2.5 times the noise: pass forward="),
+        (0.5, "f errs by 0.5 times the noise: forward= gives better answers"),
+        (2.5, "f errs by 0.1 times the noise: solving on it is as good as on the simulator"),
+    ],
+)
+def test_a_pair_says_in_words_what_it_is_good_for(noise, words):
+    """The noise is in physical units, the error of f in normalised ones."""
+    known = Calibration(noise_std=None if noise is None else 4 * noise, surrogate_error=0.25)
+    pair = dc.Deceptron(MLP((3, 3)), MLP((3, 3)), scaler=dc.Scaler(1.0, 4.0), calibration=known)
+    assert pair.verdict.startswith(words)

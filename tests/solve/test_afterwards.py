@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.core.calibration import Calibration
 from deceptron.geometry import Posterior, fit_trust
 from tests.geometry.linear import N, generator, linear_case
 
@@ -16,8 +17,8 @@ def case():
 @pytest.fixture(scope="module")
 def pair(case):
     pair = case.pair(case.best_gain, bounds=(-20.0, 20.0))
-    calibration = {"interval_factor": 1.1, "trust": fit_trust(pair, case.observe(500, seed=1)[1])}
-    pair.provenance["calibration"] = calibration
+    limits = fit_trust(pair, case.observe(500, seed=1)[1])
+    pair.calibration = Calibration(interval_factor=1.1, trust=limits)
     return pair
 
 
@@ -74,7 +75,7 @@ def test_bars_and_trust_are_those_of_evaluation_mode(case, pair):
         Dropped(pair.g),
         scaler=pair.scaler,
         bounds=pair.bounds,
-        provenance=pair.provenance,
+        calibration=pair.calibration,
     )
     settings = {"method": "one-shot", "prior": case.prior, "noise_std": case.noise}
     solution = dc.solve(noisy.train(), y, **settings)
@@ -91,5 +92,5 @@ def test_without_what_they_need_they_say_so(case, pair):
     with pytest.raises(dc.ConfigError, match="trust needs a calibrated pair"):
         _ = dc.solve(plain, y, method="one-shot").trust
     bare = dc.solve(plain.f, y, method="gn", x0=torch.zeros(2, N, dtype=y.dtype))
-    with pytest.raises(dc.ConfigError, match="error bars need a pair with g"):
+    with pytest.raises(dc.ConfigError, match="error bars need a calibrated pair"):
         _ = bare.std

@@ -43,6 +43,7 @@ def test_rows_together_equal_rows_alone(name):
         x0 = torch.full_like(y, 0.5)
         y[solved_row] = pair.f(x0[solved_row : solved_row + 1])[0]
     y[1] = torch.nan
+    y[2, 5] = y[8, 0] = torch.nan  # sensors that failed
     y[6, 3] = torch.inf
     settings = {
         "method": VARIANTS[name](),
@@ -67,7 +68,9 @@ def test_rows_together_equal_rows_alone(name):
             together.history.residual[:taken, row], alone.history.residual[:, 0], atol=1e-10, rtol=0
         )
         assert bool(together.history.residual[taken:, row].isnan().all())
-    assert together.reason[1] == together.reason[6] == Reason.NONFINITE_OBSERVATION
+    assert together.reason[1] == Reason.NO_DATA
+    assert together.reason[6] == Reason.NONFINITE_OBSERVATION
+    assert bool(together.x[[2, 8]].isfinite().all())
     if x0 is not None:
         assert together.reason[solved_row] == Reason.TOLERANCE
         assert together.iterations[solved_row] == 0

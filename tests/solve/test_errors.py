@@ -16,12 +16,13 @@ Y = torch.zeros(3, 6, dtype=torch.float64)
     ("change", "error", "words"),
     [
         ({"y": Y[:0]}, dc.ShapeError, r"y must have at least one row; got shape \(0, 6\)"),
-        ({"y": Y.to(torch.int64)}, dc.ShapeError, "y must have a floating dtype; got torch.int64"),
-        ({"y": [[0.0] * 6]}, dc.ShapeError, "y must be a torch.Tensor of rows; got list"),
+        ({"y": Y.to(torch.complex64)}, dc.ConfigError, "y must hold real numbers; got torch.comp"),
+        ({"y": Y > 0}, dc.ConfigError, "y must hold real numbers; got torch.bool"),
+        ({"y": "wave"}, dc.ConfigError, "y must be an array of numbers; got str"),
+        ({"y": [[0.0] * 6, [0.0] * 5]}, dc.ConfigError, "y must be an array of numbers; got list"),
         ({"y": torch.tensor(1.0)}, dc.ShapeError, "y must have shape"),
         ({"method": "d-igp"}, dc.ConfigError, "unknown method 'd-igp'. Did you mean 'd-ipg'"),
         ({"x0": Y[:2]}, dc.ShapeError, "x0 must have as many rows as y, 3; got 2"),
-        ({"x0": Y.float()}, dc.ShapeError, "x0 must have dtype torch.float64; got torch.float32"),
         ({"bounds": (1.0, 0.0)}, dc.ConfigError, "bounds must satisfy low <= high"),
         ({"bounds": (math.nan, 1.0)}, dc.ConfigError, "bounds must not contain NaN"),
         ({"bounds": 3.0}, dc.ConfigError, r"bounds must be a pair \(low, high\); got 3.0"),
@@ -32,8 +33,12 @@ Y = torch.zeros(3, 6, dtype=torch.float64)
         ({"tolerance": -0.1}, dc.ConfigError, r"tolerance must lie in \[0, inf\]; got -0.1"),
         ({"relative_tolerance": math.nan}, dc.ConfigError, "relative_tolerance must lie in"),
         ({"gradient_tolerance": -1.0}, dc.ConfigError, "gradient_tolerance must lie in"),
-        ({"noise_std": -1.0}, dc.ConfigError, "noise_std must be finite and >= 0; got -1.0"),
-        ({"noise_std": torch.ones(5)}, dc.ShapeError, "noise_std must broadcast to one row of y"),
+        ({"noise_std": -1.0}, dc.ConfigError, "noise_std must be >= 0 .*; got -1.0"),
+        (
+            {"noise_std": torch.ones(5)},
+            dc.ShapeError,
+            r"noise_std must .* broadcast to one row of y, .* got shape \(5,\)",
+        ),
         ({"tau": 0.0}, dc.ConfigError, r"tau must lie in \(0, inf\]; got 0.0"),
         ({"method": "wiener"}, dc.ConfigError, "needs a pair that carries its ridge estimate"),
         ({"method": "one-shot", "x0": Y}, dc.ConfigError, "x0 has no use in method 'one-shot'"),
@@ -89,11 +94,27 @@ def test_a_reverse_map_of_the_wrong_shape_is_named():
 
 
 def test_a_forward_map_of_the_wrong_shape_is_named():
-    with pytest.raises(dc.ShapeError, match=r"f must map .* to rows of y's shape \(6,\)"):
+    with pytest.raises(
+        dc.ShapeError, match=r"forward must map \(3, 6\) to \(3, 6\); it returned \(3, 5\)"
+    ):
         dc.solve(PAIR, Y, forward=lambda x: PAIR.f(x)[:, :5])
 
 
-def test_precision_of_weights_and_observations_must_agree():
-    layers = TestPair(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6))
-    with pytest.raises(dc.ShapeError, match=r"y must have dtype torch.float32; got torch.float64"):
-        dc.solve(layers, Y)
+def test_a_surrogate_of_the_wrong_shape_is_named():
+    class Wrong:
+        g = staticmethod(PAIR.g)
+
+        @staticmethod
+        def f(x):
+            return PAIR.f(x)[:, :5]
+
+    with pytest.raises(dc.ShapeError, match=r"f must map .* to rows of y's shape \(6,\)"):
+        dc.solve(Wrong(), Y)
+
+
+def test_observations_and_starts_take_the_precision_of_the_weights():
+    layers = TestPair(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
+    solution = dc.solve(layers, Y, x0=Y, max_iterations=2)
+    assert solution.x.dtype == torch.float32
+    same = dc.solve(layers, Y.float(), x0=Y.float(), max_iterations=2)
+    assert torch.equal(solution.x, same.x)

@@ -7,6 +7,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason, Status
+from deceptron.core.calibration import Calibration
 from deceptron.solve.span import Directions
 from tests.solve.pairs import fitted_mlp_pair, invertible_pair
 
@@ -191,7 +192,7 @@ def test_a_poor_learned_step_does_not_end_a_row_that_newton_can_solve():
 
 def test_a_tolerance_of_the_user_is_not_overruled_by_the_noise_of_the_pair():
     pair = invertible_pair(bias=0.05)
-    pair.noise_std = 0.5
+    pair.calibration = Calibration(noise_std=0.5)
     y = pair.f(torch.full((2, 6), 0.3, dtype=torch.float64))
     assert bool((dc.solve(pair, y).reason == Reason.DISCREPANCY).all())
     assert bool((dc.solve(pair, y, tolerance=1e-6).residual <= 1e-6).all())

@@ -9,6 +9,7 @@ from deceptron.core import Box
 from deceptron.solve.conjugate_gradients import ConjugateGradients
 from deceptron.solve.dense import Dense
 from deceptron.solve.model import Model, Tally
+from deceptron.solve.objective import LeastSquares
 
 
 def linear_model(rows: int, m: int, n: int, *, condition: float = 30.0, seed: int = 0):
@@ -31,12 +32,20 @@ def point_at_zero(matrices, target, rows=None):
         which = x[:, -1].detach().round().to(torch.int64)
         return torch.einsum("bmn,bn->bm", matrices[which], x[:, :-1])
 
-    model = Model(f, None, x_shape=(n + 1,), y_shape=(m,), tally=Tally(count, target.device))
+    objective = LeastSquares(torch.tensor([float(m)], dtype=torch.float64))
+    model = Model(
+        f,
+        None,
+        x_shape=(n + 1,),
+        y_shape=(m,),
+        tally=Tally(count, target.device),
+        objective=objective,
+    )
     x = torch.zeros(count, n + 1, dtype=torch.float64)
     x[:, -1] = torch.arange(count)
     trial = model.evaluate(x, target)
     gradient = model.gradient(trial)
-    point = replace(trial.point, gradient=gradient)
+    point = replace(trial.point, known_gradient=gradient)
     return model, point
 
 

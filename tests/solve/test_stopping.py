@@ -5,6 +5,7 @@ import torch
 
 import deceptron as dc
 from deceptron.core import Reason
+from deceptron.core.calibration import Calibration
 from tests.solve.pairs import TestPair, invertible_pair
 
 
@@ -103,7 +104,7 @@ def test_the_noise_level_is_converted_to_normalised_units():
 def test_the_noise_level_includes_the_error_of_the_surrogate():
     pair, y = observations()
     known = TestPair(pair.forward_map, pair.reverse_map)
-    known.surrogate_error = 0.12
+    known.calibration = Calibration(surrogate_error=0.12)
     loose = dc.solve(known, y, method="d-ipg", noise_std=0.05, tau=1.0)
     assert float(loose.residual.max()) <= 0.13  # hypot(0.05, 0.12)
     assert float(loose.residual.max()) > 0.05
@@ -145,6 +146,19 @@ def test_the_callback_sees_rows_leave():
 
     solution = dc.solve(pair, y, method="d-ipg", tolerance=0.05, callback=watch)
     assert left == dict(enumerate(solution.reason.tolist()))
+
+
+def test_the_callback_of_a_direct_method_is_told_once():
+    pair, y = observations()
+    told = []
+    solution = dc.solve(pair, y, method="one-shot", callback=lambda *seen: told.append(seen))
+    ((number, snapshot),) = told
+    assert number == 0
+    assert snapshot.rows.tolist() == list(range(len(y)))
+    assert snapshot.reason.tolist() == [Reason.DIRECT] * len(y)
+    assert snapshot.evaluations.tolist() == solution.cost.evaluations.tolist() == [2] * len(y)
+    assert torch.equal(snapshot.x, solution.x)
+    assert solution.history.residual.shape == (0, len(y))
 
 
 def test_progress_is_shown_on_request(capsys):

@@ -8,7 +8,8 @@ import torch
 
 import deceptron as dc
 from deceptron.geometry import Posterior, trust
-from deceptron.train import calibrate, fit_shrinkage, recipe
+from deceptron.solve.descents.correction import REGRESSION
+from deceptron.train import calibrate, recipe
 from tests.train.small import quick, tiny
 
 LINEAR = 0.5 * torch.eye(6) + 0.1
@@ -67,17 +68,33 @@ def test_trust_knows_fresh_data_from_another_sensor(trained):
 def test_the_calibration_is_repeatable_and_stored(trained):
     pair, folder = trained
     stored = dc.load(folder / "pair.safetensors")
-    assert stored.calibration == pair.calibration
-    assert stored.calibration["rows"] == 160
-    again = calibrate(stored, linear(), linear().dataset(3))
-    assert again.calibration["trust"]["limit"] == pytest.approx(pair.calibration["trust"]["limit"])
-    assert again.interval_factor == pytest.approx(pair.interval_factor)
+    known, kept = pair.calibration, stored.calibration
+    assert kept.trust == known.trust
+    for name in ("noise_std", "surrogate_error", "start", "interval_factor", "prior_share"):
+        assert getattr(kept, name) == getattr(known, name), name
+    assert kept.rows == 160
+    torch.testing.assert_close(kept.family.variance, known.family.variance, rtol=1e-5, atol=0)
+    assert kept.corrections.scale == known.corrections.scale
+    again = calibrate(stored, linear(), linear().dataset(3)).calibration
+    assert again.trust.limit == pytest.approx(known.trust.limit)
+    assert again.interval_factor == pytest.approx(known.interval_factor)
+    assert again.corrections.factor == pytest.approx(known.corrections.factor)
+
+
+def test_intervals_of_the_default_solve_cover_without_a_prior(trained):
+    pair, problem = trained[0], linear()
+    test = problem.dataset(3).test
+    for settings in ({}, {"forward": problem}):
+        low, high = dc.solve(pair, test.y, **settings).interval()
+        inside = (test.x >= low) & (test.x <= high)
+        assert float(inside.double().mean()) == pytest.approx(0.9, abs=0.04)
 
 
 def test_without_noise_there_is_nothing_to_calibrate():
     problem = linear(noise_std=0.0)
     pair = dc.train(problem, quick(problem), seed=3)
-    assert pair.calibration == {}
+    assert pair.calibration.trust is pair.calibration.noise_std is None
+    assert "its noise is not known" in pair.verdict
     with pytest.raises(dc.ConfigError, match="must have noise_std > 0; got 0"):
         calibrate(pair, problem, problem.dataset(3))
 
@@ -103,7 +120,7 @@ def test_one_row_is_not_enough():
     problem = linear(val_count=1)
     with pytest.warns(UserWarning, match="two or more rows in val; got 1"):
         pair = dc.train(problem, quick(problem), seed=3)
-    assert pair.calibration == {}
+    assert pair.calibration.trust is pair.calibration.interval_factor is None
 
 
 def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
@@ -111,9 +128,10 @@ def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
         raise dc.ConfigError("too strange")
 
     monkeypatch.setattr(sys.modules["deceptron.train.run"], "calibrate", refuse)
-    with pytest.warns(UserWarning, match="no calibrated error bars and no trust: too strange"):
+    with pytest.warns(UserWarning, match="the pair has no trust: too strange"):
         pair = dc.train(tiny(), quick())
-    assert pair.calibration == {}
+    assert pair.calibration.trust is pair.calibration.interval_factor is None
+    assert pair.noise_std == tiny().noise_std
 
 
 def test_a_simulator_that_refuses_a_trial_does_not_cost_the_training(tmp_path):
@@ -131,28 +149,36 @@ def test_a_simulator_that_refuses_a_trial_does_not_cost_the_training(tmp_path):
         train_count=40,
         val_count=20,
     )
-    with pytest.warns(UserWarning, match="the pair has no shrinkage: no such rock"):
+    with pytest.warns(UserWarning, match="the pair has no plausible corrections: no such rock"):
         pair = dc.train(problem, quick(problem), out=tmp_path, seed=3)
-    assert pair.shrinkage is None
-    assert dc.load(tmp_path / "pair.safetensors").calibration == pair.calibration != {}
+    known, kept = pair.calibration, dc.load(tmp_path / "pair.safetensors").calibration
+    assert kept.trust == known.trust is not None
+    assert kept.interval_factor == known.interval_factor is not None
 
 
 class Scaled(torch.nn.Module):
-    """y times a number: at 0.5 every row needs a step, at 1 none does."""
+    """The mean of the two readings times a number: at 0.5 every row needs a step, at 1 none."""
 
     def __init__(self, factor):
         super().__init__()
         self.factor = factor
 
     def forward(self, y):
-        return self.factor * y
+        return 0.5 * self.factor * (y[:, :16] + y[:, 16:])
+
+
+class Twice(torch.nn.Module):
+    """Each component is read twice, which tells its noise."""
+
+    def forward(self, x):
+        return torch.cat([x, x], 1)
 
 
 def seen_directly(scale, name):
-    """The observation is the latent itself; ``scale`` says how far each component varies."""
+    """The observation is the latent, twice; ``scale`` says how far each component varies."""
     return dc.problems.define(
         name,
-        simulate=lambda x: 1.0 * x,
+        simulate=Twice(),
         sample=lambda count, g: 0.5 + scale * (torch.rand(count, 16, generator=g) - 0.5),
         bounds=(-1.0, 2.0),
         noise_std=0.02,
@@ -163,26 +189,48 @@ def seen_directly(scale, name):
 
 
 def crude_pair(problem, factor=0.5):
-    return dc.Deceptron(torch.nn.Identity(), Scaled(factor), x_shape=(16,), bounds=problem.bounds)
+    return dc.Deceptron(Twice(), Scaled(factor), x_shape=(16,), bounds=problem.bounds)
 
 
-def test_a_shrinkage_is_kept_where_the_family_knows_more_than_the_data():
+def test_a_regression_is_kept_where_the_family_knows_more_than_the_data():
     narrow = seen_directly(torch.tensor([1.0] * 4 + [0.01] * 12), "narrow")
     pair, data = crude_pair(narrow), narrow.dataset(3)
-    settings = {"forward": narrow.simulate, "noise_std": narrow.noise_std, "tau": 2.0}
-    before = dc.solve(pair, data.test.y, **settings)
-    pair.shrinkage = fit_shrinkage(pair, narrow, data)
+    calibrate(pair, narrow, data)
+    known = pair.calibration
+    regression = known.corrections.regression
+    assert regression is not None
+    settings = {"forward": narrow.simulate}
     after = dc.solve(pair, data.test.y, **settings)
+    pair.calibration = replace(known, corrections=replace(known.corrections, regression=None))
+    before = dc.solve(pair, data.test.y, **settings)
     rmse = [float((s.x - data.test.x).square().mean(1).sqrt().mean()) for s in (before, after)]
-    assert rmse[1] < 0.7 * rmse[0]
-    assert float(after.shrunk.double().mean()) > 0.9
-    again = fit_shrinkage(pair, narrow, data)
-    assert torch.equal(again.gain, pair.shrinkage.gain)
+    assert rmse[1] < 0.95 * rmse[0]
+    assert float((after.rule == REGRESSION).double().mean()) > 0.9
+    assert float(after.explained.double().mean()) > 0.9
+    low, high = after.interval()
+    inside = (data.test.x >= low) & (data.test.x <= high)
+    assert float(inside.double().mean()) == pytest.approx(0.9, abs=0.04)
+    again = calibrate(crude_pair(narrow), narrow, data).calibration.corrections.regression
+    assert torch.equal(again.own, regression.own)
 
 
 @pytest.mark.parametrize(
     ("spread", "factor"), [(1.0, 0.5), (0.01, 1.0)], ids=["the data decide", "nobody steps"]
 )
-def test_no_shrinkage_is_kept_where_it_does_not_pay(spread, factor):
+def test_no_regression_is_kept_where_it_does_not_pay(spread, factor):
     wide = seen_directly(torch.full((16,), spread), f"wide-{factor}")
-    assert fit_shrinkage(crude_pair(wide, factor), wide, wide.dataset(3)) is None
+    pair = calibrate(crude_pair(wide, factor), wide, wide.dataset(3))
+    assert pair.calibration.corrections is not None
+    assert pair.calibration.corrections.regression is None
+
+
+def test_a_family_too_large_for_tables_still_has_bars_that_survive_a_file(monkeypatch, tmp_path):
+    problem = seen_directly(torch.full((16,), 1.0), "large")
+    monkeypatch.setattr(sys.modules["deceptron.train.calibration"], "MOST_UNKNOWNS", 15)
+    pair, data = crude_pair(problem, 1.0), problem.dataset(3)
+    calibrate(pair, problem, data)
+    assert pair.calibration.corrections is None
+    path = dc.save(pair, tmp_path / "pair")
+    loaded = dc.load(path, forward=Twice(), reverse=Scaled(1.0))
+    y = data.test.y[:5]
+    torch.testing.assert_close(dc.solve(loaded, y).std, dc.solve(pair, y).std)

@@ -127,7 +127,7 @@ def test_a_run_is_resumed_to_the_same_bits(trained, tmp_path):
 
 def test_bars_know_the_noise_too(trained):
     pair = trained[0]
-    assert pair.calibration["interval_factor"] > 0
+    assert pair.calibration.interval_factor > 0
     assert isinstance(pair.g, LinearStart)
     assert pair.g.noise_ratio == 1.0
     y, settings = tiny().dataset(3).test.y, {"method": "one-shot", "prior": tiny().prior}

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import DiagonalGaussian, EigenBasis, GridBasis, as_kinds
+from deceptron.core.bases import Basis, DiagonalGaussian, EigenBasis, GridBasis, as_kinds
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
     VARIANCE_NODES,
@@ -125,6 +125,8 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         family = calibration.family
         document["family"] = "grid" if isinstance(family.basis, GridBasis) else "eigen"
         tensors["family.mean"], tensors["family.spectrum"] = family.mean, family.spectrum
+        if corrections is None:
+            document["basis"] = _basis_described(family.basis, tensors)
     return document, tensors
 
 
@@ -135,8 +137,15 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         corrections = _corrections(document["corrections"], tensors)
     family = None
     if document.get("family") is not None:
-        assert corrections is not None
-        basis = corrections.grid if document["family"] == "grid" else corrections.eigen
+        grid, eigen = (
+            _bases(document["basis"], tensors)
+            if corrections is None
+            else (
+                corrections.grid,
+                corrections.eigen,
+            )
+        )
+        basis = grid if document["family"] == "grid" else eigen
         if basis is None:
             raise ValueError("a family without the basis it is stated in")
         family = DiagonalGaussian(tensors["family.mean"], basis, tensors["family.spectrum"])
@@ -161,11 +170,10 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
 
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
     document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
-    if corrections.grid is not None:
-        document["shape"] = list(corrections.grid.shape)
-        document["waves"] = list(corrections.grid.kinds)
+    for basis in (corrections.grid, corrections.eigen):
+        if basis is not None:
+            document |= _basis_described(basis, tensors)
     for name, value in (
-        ("eigenvectors", None if corrections.eigen is None else corrections.eigen.vectors.float()),
         ("eigenvalues", corrections.eigenvalues),
         ("log_determinants", corrections.log_determinants),
         # Half precision of a logarithm is a percent or less of the variance.
@@ -193,11 +201,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         found = tensors.get(f"corrections.{name}")
         return None if found is None else found.double()
 
-    grid = None
-    if "waves" in document:
-        shape = tuple(int(side) for side in document["shape"])
-        grid = GridBasis(shape, as_kinds(document["waves"]))
-    vectors = optional("eigenvectors")
+    grid, eigen = _bases(document, tensors)
     regression = None
     if document.get("regression") is not None:
         stated = document["regression"]
@@ -211,7 +215,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     found = Corrections(
         scale=_positive("scale", document["scale"]),
         grid=grid,
-        eigen=None if vectors is None else EigenBasis(_orthonormal(vectors)),
+        eigen=eigen,
         eigenvalues=optional("eigenvalues"),
         log_determinants=optional("log_determinants"),
         log_variances=optional("log_variances"),
@@ -220,6 +224,27 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     )
     _check_tables(found)
     return found
+
+
+def _basis_described(basis: Basis, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    if isinstance(basis, GridBasis):
+        return {"shape": list(basis.shape), "waves": list(basis.kinds)}
+    assert isinstance(basis, EigenBasis)
+    tensors["corrections.eigenvectors"] = basis.vectors.float()
+    return {}
+
+
+def _bases(
+    document: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[GridBasis | None, EigenBasis | None]:
+    grid = eigen = None
+    if "waves" in document:
+        shape = tuple(int(side) for side in document["shape"])
+        grid = GridBasis(shape, as_kinds(document["waves"]))
+    vectors = tensors.get("corrections.eigenvectors")
+    if vectors is not None:
+        eigen = EigenBasis(_orthonormal(vectors.double()))
+    return grid, eigen
 
 
 def _orthonormal(vectors: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Bounds
+from deceptron.core.calibration import Calibration
 from deceptron.core.protocols import Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Cost, Solution
@@ -19,6 +20,7 @@ from deceptron.geometry.noise_aware import Covariance
 from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
+from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.recorder import Recorder
@@ -30,12 +32,13 @@ NOISIER = 1.05
 
 @dataclass(frozen=True)
 class _Maps:
-    """A pair in evaluation mode, as error bars want it."""
+    """A pair in evaluation mode, as error bars and trust want it."""
 
     f: RowMap
-    g: RowMap | None
+    g: RowMap
     scaler: Scaler
     bounds: Bounds | None
+    calibration: Calibration
 
 
 def solution_of(
@@ -52,10 +55,13 @@ def solution_of(
     first = outcome.first_residual
     relative = torch.where(first == 0, 0.0, outcome.residual / first)
     judge = None
-    if isinstance(pair, Pair) and task.known.calibration.trust is not None:
+    known = task.known
+    if isinstance(pair, Pair) and known.calibration.trust is not None:
+        # Its own g, whatever the noise that this solve was told: the limits are of that one.
+        maps = _Maps(known.f, in_evaluation(pair.g), known.scaler, known.bounds, known.calibration)
 
         def judge() -> Trust:
-            return trust(pair, task.y)
+            return trust(maps, task.y)
 
     return Solution(
         x=outcome.x.reshape(-1, *task.x_shape),
@@ -114,8 +120,9 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
     at_start = None
     if len(first):
         rows = noise if len(noise) == 1 else noise[first]
+        assert known.g is not None
         at_start = Posterior(
-            pair=_Maps(known.f, known.g, known.scaler, known.bounds),
+            pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
             x=x[first],
             prior=prior,
             noise_std=rows * known.scaler.scale.to(rows),
@@ -145,15 +152,16 @@ def _corrected_std(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> Flo
     ratio = task.objective.over_level(outcome.residual)[rows]
     wider = torch.maximum(ratio, notes["noise"]).clamp_min(1.0).double()[:, None]
     if task.start.shape[1] <= DENSE:
-        std = corrections.factor * notes["spread"].double() * notes["noise"].double()[:, None]
-        return std * (wider / notes["noise"].double().clamp_min(1.0)[:, None])
-    objective = task.objective.at(rows)
-    weight = objective.whiten(torch.ones_like(task.target[rows]))
-    precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
-    std = corrections.std(notes["member"], notes["size"], precision) * wider
+        std = corrections.factor * notes["spread"].double() * wider
+    else:
+        objective = task.objective.at(rows)
+        weight = objective.whiten(torch.ones_like(task.target[rows]))
+        precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
+        std = corrections.std(notes["member"], notes["size"], precision) * wider
     regression = corrections.regression
     if regression is not None:
         mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
         own = regression.factor * regression.std.to(std)
-        std[mine] = own * wider[mine]
+        # A guess that was taken explains the data: they are no noisier than stated.
+        std[mine] = own * ratio[mine, None].clamp_min(1.0).to(std)
     return std

@@ -189,7 +189,9 @@ def solve(
         recorder = None
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             if chosen.direct:
-                outcome = answered(model, stopping, task.start, task.target)
+                if history:
+                    recorder = Recorder(task.start, rules=())
+                outcome = answered(model, stopping, task.start, task.target, watched)
             else:
                 descent = chosen.descent(task.start.shape[1])
                 if history:

@@ -7,16 +7,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.status import Reason
-from deceptron.solve.loop import Outcome
+from deceptron.solve.loop import Callback, Outcome, Snapshot
 from deceptron.solve.model import KINDS, Model
 from deceptron.solve.stopping import Stopping
 
 
 @torch.no_grad()
 def answered(
-    model: Model, stopping: Stopping, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]
+    model: Model,
+    stopping: Stopping,
+    x: Float[Tensor, "B n"],
+    target: Float[Tensor, "B m"],
+    callback: Callback | None = None,
 ) -> Outcome:
-    """Every row at its start. Where no rule was stated, having the answer is enough."""
+    """Every row at its start. Where no rule was stated, having the answer is enough.
+
+    A callback is told once, when all is done.
+    """
     observed = (target.abs() < torch.inf).all(1)
     reason = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
     outcome = Outcome.unanswered(x, reason, model.tally)
@@ -37,4 +44,16 @@ def answered(
         end = torch.where(met, int(rule), end)
     end = torch.where(point.misfit.isfinite(), end, int(Reason.NONFINITE_START))
     reason[rows] = end
+    if callback is not None:
+        snapshot = Snapshot(
+            rows=rows,
+            x=point.x.reshape(-1, *model.x_shape),
+            residual=point.residual,
+            loss=point.misfit / model.objective.count,
+            iterations=torch.zeros_like(rows),
+            accepted=point.misfit.isfinite(),
+            reason=end,
+            evaluations=model.tally.evaluations(),
+        )
+        callback(0, snapshot)
     return outcome
