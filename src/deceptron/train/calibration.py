@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, DiagonalGaussian
+from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian
 from deceptron.core.corrections import Corrections, tabulated
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import ConfigError
@@ -60,7 +60,8 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
         pair.calibration,
         noise_std=noise_std,
         start=better_start(pair, x, y),
-        family=family_of(corrections, family),
+        family=gaussian_of(family, corrections.eigen or corrections.grid),
+        observations=observations_of(pair.scaler.normalise(data.train.y.to(like))),
         trust=fit_trust(pair, y),
         rows=len(x),
     )
@@ -87,16 +88,21 @@ def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
     return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"
 
 
-def family_of(corrections: Corrections, family: Float[Tensor, "N *x"]) -> DiagonalGaussian | None:
-    """Mean and covariance of the latents in the coordinates of the corrections."""
-    basis = corrections.eigen or corrections.grid
+def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGaussian | None:
+    """Mean and covariance of samples, the latter as far as the basis shows it."""
     if basis is None:
         return None
-    rows = family.double().flatten(1)
-    mean = rows.mean(0)
-    spectrum = basis.forward(rows - mean).square().mean(0)
+    flat = rows.double().flatten(1)
+    mean = flat.mean(0)
+    spectrum = basis.forward(flat - mean).square().mean(0)
     spectrum = spectrum.clamp_min(FLOOR * float(spectrum.max()))
-    return DiagonalGaussian(mean.reshape(family.shape[1:]), basis, spectrum)
+    return DiagonalGaussian(mean.reshape(rows.shape[1:]), basis, spectrum)
+
+
+def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
+    """What sensors show, normalised units: of a vector its own principal directions, else waves."""
+    found = Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT)
+    return gaussian_of(y, found.eigen or found.grid)
 
 
 def with_tables(
