@@ -5,8 +5,10 @@ from deceptron.core.errors import (
     CheckpointError,
     ConfigError,
     DeceptronError,
+    FileError,
     ShapeError,
     SolveFailed,
+    WorkFailed,
     unknown_name,
 )
 from deceptron.core.protocols import Pair, RowMap
@@ -21,6 +23,7 @@ __all__ = [
     "ConfigError",
     "Cost",
     "DeceptronError",
+    "FileError",
     "History",
     "Pair",
     "Reason",
@@ -30,5 +33,6 @@ __all__ = [
     "Solution",
     "SolveFailed",
     "Status",
+    "WorkFailed",
     "unknown_name",
 ]

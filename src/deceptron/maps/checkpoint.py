@@ -72,7 +72,8 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"pair.provenance must be JSON: {error}") from error
     # A clone for each: safetensors takes neither views nor weights that two maps share.
     tensors = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
-    _write(path, to_bytes(tensors, metadata=header))
+    with replacing(path) as temporary:
+        temporary.write_bytes(to_bytes(tensors, metadata=header))
     return path
 
 
@@ -135,14 +136,6 @@ def _describe(module: nn.Module) -> dict[str, Any]:
         assert isinstance(module, Network)
         return {"kind": module.kind, "config": module.config()}
     return {"kind": None, "class": f"{type(module).__module__}.{type(module).__qualname__}"}
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from deceptron.core.folder import environment
 from deceptron.maps import Deceptron, load, save
 from deceptron.study import data
 from deceptron.study.cell import Cell, ModelKey
@@ -20,7 +21,6 @@ from deceptron.study.folder import FAILED, SKIPPED, StudyFolder
 from deceptron.study.grid import Study
 from deceptron.study.models import NoModel, Provider, describe
 from deceptron.study.solving import solve_cell
-from deceptron.train.folder import environment
 
 Watch = Callable[[str, int, int], object]
 

@@ -103,9 +103,5 @@ def _folder(
     if out is None:
         yield None
         return
-    folder = RunFolder(Path(out), config)
-    try:
-        folder.open(resume=resume, device=device)
+    with RunFolder(Path(out), config).opened(resume=resume, device=device) as folder:
         yield folder
-    finally:
-        folder.close()

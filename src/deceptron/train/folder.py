@@ -18,11 +18,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import platform
-from importlib import metadata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,13 +29,13 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.core.files import replacing, take_lock
+from deceptron.core.files import replacing, writing
+from deceptron.core.folder import Folder, environment
 from deceptron.train.loop import COLUMNS, Row, StageState
 from deceptron.train.settings import (
     FORMAT,
     VERSION,
     Config,
-    as_json,
     difference,
     digest,
     read_config,
@@ -46,49 +45,35 @@ _KEY = "deceptron"
 
 
 class RunFolder:
-    """The files of one run; ``open`` takes them for this process."""
+    """The files of one run; ``opened`` takes them for this process."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
         self._checkpoints = path / "checkpoints"
         self._digest = digest(config)
         self._metrics: TextIO | None = None
-        self._lock: IO[bytes] | None = None
 
-    def open(self, *, resume: bool, device: torch.device) -> None:
+    @contextmanager
+    def opened(self, *, resume: bool, device: torch.device) -> Iterator[RunFolder]:
         """Take the folder for this run: new, or one with the same settings."""
-        try:
-            self._checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = take_lock(self.path)
-            for folder in (self.path, self._checkpoints):
-                for litter in folder.glob(".*.partial*"):
-                    litter.unlink(missing_ok=True)
-        except BlockingIOError:
-            raise ConfigError(
-                f"out={str(self.path)!r} is in use by another training process"
-            ) from None
-        except OSError as error:
-            raise _cannot(self.path, error) from error
-        config = self.path / "config.json"
-        if config.exists():
+
+        def check(config: Path) -> None:
             if not resume:
                 raise ConfigError(
                     f"out={str(self.path)!r} already holds a run: pass resume=True to continue "
                     "it, or choose another folder"
                 )
             self._digest = digest(_check_same(config, self._config))
-        else:
-            _write(config, (as_json(self._config) + "\n").encode())
-        self._note_environment(device)
 
-    def close(self) -> None:
-        """Give the folder back."""
-        if self._metrics is not None:
-            self._metrics.close()
-            self._metrics = None
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        folder = Folder(self.path, "training process", "config.json", inner=("checkpoints",))
+        with folder.taken(self._config, check=check):
+            folder.note_environment(environment(device))
+            try:
+                yield self
+            finally:
+                if self._metrics is not None:
+                    self._metrics.close()
+                    self._metrics = None
 
     def file(self, name: str) -> Path:
         """A path in the folder."""
@@ -125,19 +110,15 @@ class RunFolder:
         writer.writerows(_shown(row) for row in rows)
         path = self.path / "metrics.csv"
         _write(path, text.getvalue().encode())
-        try:
+        with writing(path):
             self._metrics = open(path, "a", newline="")  # noqa: SIM115
-        except OSError as error:
-            raise _cannot(path, error) from error
 
     def add_metrics(self, row: Row) -> None:
         """Append one epoch."""
         assert self._metrics is not None
-        try:
+        with writing(self.path / "metrics.csv"):
             csv.DictWriter(self._metrics, COLUMNS, lineterminator="\n").writerow(_shown(row))
             self._metrics.flush()
-        except OSError as error:
-            raise _cannot(self.path / "metrics.csv", error) from error
 
     def _save(self, path: Path, stage: str, state: StageState, tensors: dict[str, Tensor]) -> None:
         document = {
@@ -191,30 +172,6 @@ class RunFolder:
                 f"{path} is damaged ({error}): remove it to repeat the work it held"
             ) from error
 
-    def _note_environment(self, device: torch.device) -> None:
-        path = self.path / "environment.json"
-        now = environment(device)
-        try:
-            record = json.loads(path.read_text())
-            record["resumed"].append(now)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            record = {"started": now, "resumed": []}
-        _write(path, (json.dumps(record, indent=1) + "\n").encode())
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """What the bits of a result may depend on."""
-    return {
-        "library": metadata.version("deceptron"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "device": str(device),
-    }
-
 
 def early_stages(path: Path, config: Config) -> dict[str, StageState]:
     """Stages 1 and 2 of the run in ``path``, if they are what ``config`` would train."""
@@ -250,15 +207,8 @@ def _check_same(path: Path, wanted: Config) -> Config:
 
 
 def _write(path: Path, content: bytes) -> None:
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise _cannot(path, error) from error
-
-
-def _cannot(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(f"cannot write {path}: {error.strerror or error}")
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _shown(row: Row) -> Row:

@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.core.folder import environment
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.problems import Problem
 from deceptron.train.calibration import calibrate
 from deceptron.train.data import TrainingData, check_maps, prepare
-from deceptron.train.folder import RunFolder, environment
+from deceptron.train.folder import RunFolder
 from deceptron.train.loop import StageRun, StageState
 from deceptron.train.objectives import (
     CONTINUATION,
