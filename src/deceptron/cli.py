@@ -23,7 +23,7 @@ from torch import Tensor
 from deceptron import maps
 from deceptron import problems as library
 from deceptron.core.checks import check_device
-from deceptron.core.errors import DeceptronError
+from deceptron.core.errors import DeceptronError, WorkFailed
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
 from deceptron.train import train as train_pair
@@ -35,6 +35,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_ENGINE = "Who does the work: local (processes of this machine) or ray; docs/clusters.md."
+_ADDRESS = "Of a Ray cluster that runs already."
 _SHOWN = 10  # missing parts of a report that are printed
 
 
@@ -197,7 +199,9 @@ def study(
     seeds: Annotated[
         str | None, typer.Option(help="Only these seeds, separated by commas.")
     ] = None,
+    engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
     workers: Annotated[int, typer.Option(help="Processes, of one thread each.")] = 2,
+    address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     runs: Annotated[Path, typer.Option(help="Where trained pairs are looked for.")] = Path("runs"),
     train_missing: Annotated[
         bool, typer.Option("--train", help="Train the pairs that are missing: hours, for some.")
@@ -207,7 +211,7 @@ def study(
 
     The records are for `deceptron report`. Cells that are finished are not done again.
     """
-    from deceptron.study import LocalProcesses, get_study, run_study
+    from deceptron.study import get_study, run_study
 
     if quick and name not in (None, "quick"):
         raise typer.BadParameter(f"--quick is a study of its own; leave out {name!r}")
@@ -227,16 +231,15 @@ def study(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with (
-        LocalProcesses(workers) as processes,
-        Progress(*columns, console=console, transient=True) as bar,
-    ):
+    with Progress(*columns, console=console, transient=True) as bar:
         tasks = {phase: bar.add_task(phase, total=None) for phase in ("models", "cells")}
         summary = run_study(
             chosen,
             folder,
             runs=runs,
-            executor=processes,
+            executor=engine,
+            workers=workers,
+            address=address,
             watch=lambda phase, done, total: bar.update(tasks[phase], completed=done, total=total),
         )
     earlier = f" ({summary.earlier} from an earlier run)" if summary.earlier else ""
@@ -245,6 +248,8 @@ def study(
     )
     for why, count in summary.absent.items():
         console.print(f"{count} left out: {why}", highlight=False, markup=False)
+    if summary.failed:
+        raise WorkFailed(f"{summary.failed} of {summary.planned} cells failed: run this again")
 
 
 @app.command()

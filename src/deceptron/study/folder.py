@@ -69,10 +69,11 @@ class StudyFolder:
         """Whether a cell has been solved and all that it wrote is still there."""
         return _is_done(self.cells / cell.key)
 
-    def why(self, cell: Cell) -> str:
-        """The reason a cell has no records."""
+    def absent(self, cell: Cell) -> tuple[str, str]:
+        """Outcome and reason of a cell that has no records."""
         found = read_json(self.cells / cell.key / "cell.json") or {}
-        return str(found.get("why", "it has not been run"))
+        outcome, why = found.get("outcome", FAILED), found.get("why", "it has not been run")
+        return str(outcome), str(why)
 
     def write_cell(
         self,
@@ -111,14 +112,15 @@ class StudyFolder:
         """Note a row of the table of models, after its pair has been copied."""
         write_json(self.models / f"{model.slug}.json", dict(row))
 
-    def write_model_absent(self, model: ModelKey, why: str) -> None:
+    def write_model_absent(self, model: ModelKey, outcome: str, why: str) -> None:
         """Note why a pair could not be had."""
-        write_json(self.models / f"{model.slug}.json", {"why": why})
+        write_json(self.models / f"{model.slug}.json", {"outcome": outcome, "why": why})
 
-    def why_no_model(self, model: ModelKey) -> str:
-        """The reason a pair could not be had."""
+    def no_model(self, model: ModelKey) -> tuple[str, str]:
+        """Outcome and reason of a pair that could not be had."""
         found = read_json(self.models / f"{model.slug}.json") or {}
-        return str(found.get("why", "its model was not prepared"))
+        outcome, why = found.get("outcome", FAILED), found.get("why", "its model was not prepared")
+        return str(outcome), str(why)
 
     def write_models(self, models: Iterable[ModelKey]) -> None:
         """Make ``models.parquet`` from the models that are ready."""
