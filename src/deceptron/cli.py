@@ -128,9 +128,11 @@ def solve(
         ),
     ],
     observations: Annotated[
-        Path, typer.Argument(help="Rows of observations: .npy, .npz or, with h5py, .h5.")
+        Path, typer.Argument(help="Rows of observations: .npy, .npz, .h5, .zarr or .nc.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Result: .npy, .npz or .h5.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
+    ],
     method: Annotated[
         str, typer.Option(help="Which solver; docs/solving.md lists them.")
     ] = "guarded",
@@ -144,24 +146,38 @@ def solve(
         float | None, typer.Option(help="Stop at this fraction of the first residual.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
-    array: Annotated[str, typer.Option(help="Name of the array in .npz and .h5 files.")] = "y",
-    chunk_rows: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 4096,
+    array: Annotated[str, typer.Option(help="Name of the array in files of several.")] = "y",
+    error_bars: Annotated[bool, typer.Option(help="Write std, where the pair knows it.")] = True,
+    chunk_rows: Annotated[
+        int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
+    ] = None,
+    engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
+    workers: Annotated[
+        int, typer.Option(help="Processes, of one thread each; 1 is this one with all its threads.")
+    ] = 1,
+    address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Solve a file of observations, in chunks; run again to continue after an interruption.
 
-    The result holds x, status, iterations, residual and loss (.npy: x alone).
+    The result holds x, std and trust where the pair knows them, status, reason, iterations,
+    residual and cost (.npy: x alone).
     """
     pair = maps.load(model).to(check_device(device))
     console = Console()
+    here = engine == "local" and workers == 1 and address is None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)
         summary = solve_file(
             pair,
             observations,
             output,
+            executor=None if here else engine,
+            workers=None if here else workers,
+            address=address,
             array=array,
+            error_bars=error_bars,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             device=device,

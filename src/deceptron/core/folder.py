@@ -51,18 +51,20 @@ class Folder:
         if not self.shared:
             self._refuse_strangers()
         with writing(self.path):
-            for place in (self.path, *(self.path / name for name in self.inner)):
-                place.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / LOCK, f"out={str(self.path)!r} is in use by another {self.kind}"):
-            if not self.shared:
-                self._refuse_strangers()
-            for place in (self.path, *(self.path / name for name in self.inner)):
-                remove_litter(place)
+            remove_litter(self.path)
             note = self.path / self.note
             if note.exists():
                 check(note)
             else:
+                if not self.shared:
+                    self._refuse_strangers()
                 write_json(note, identity)
+            for place in (self.path / name for name in self.inner):
+                with writing(place):
+                    place.mkdir(exist_ok=True)
+                remove_litter(place)
             yield
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
@@ -76,12 +78,11 @@ class Folder:
 
     def _refuse_strangers(self) -> None:
         if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
-            raise ConfigError(
-                f"{self.path} must be a folder of a {self.kind}; it is something else"
-            )
+            raise ConfigError(f"{self.path} must be a folder of a {self.kind}; it is none")
         if not self.path.is_dir() or (self.path / self.note).is_file():
             return
-        if strangers := sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK):
+        names = sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK)
+        if strangers := [name for name in names if not (name[0] == "." and ".partial" in name)]:
             raise ConfigError(
                 f"{self.path} must be a folder of a {self.kind}; it has no {self.note}, but holds "
                 f"{strangers[0]!r}: move it away"

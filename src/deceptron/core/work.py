@@ -1,4 +1,4 @@
-"""One idea of parallel work: jobs that can be repeated, and any engine that runs a function on them.
+"""One idea of parallel work: jobs that can be repeated, and an engine that runs them.
 
 The function is importable and writes its result where it belongs, whole or not at all, so that a
 job may be run twice without harm: a worker that dies costs time, never a result. Engines are this
