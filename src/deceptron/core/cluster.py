@@ -23,19 +23,21 @@ class Ray:
 
     def __init__(self, workers: int | None = None, *, address: str | None = None) -> None:
         self._workers, self._address, self._ours = workers, address, False
-        self._ray = _ray()
+        self._local = address is None or address.startswith(("127.", "localhost:"))
+        self._ray = _ray(self._local)
         self.words = "Ray" if address is None else "a Ray cluster"
 
     def __enter__(self) -> Ray:
         if not self._ray.is_initialized():
             self._ours = True
             settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+            if self._local:
+                settings["_node_ip_address"] = "127.0.0.1"
             if self._address is None:
                 settings |= {
                     "num_cpus": self._workers,
                     "include_dashboard": False,
                     "object_store_memory": _STORE_BYTES,
-                    "_node_ip_address": "127.0.0.1",
                 }
             try:
                 self._ray.init(self._address, **settings)
@@ -78,7 +80,10 @@ class Ray:
         return ready if self._workers is None or self._address is None else self._workers
 
 
-def _ray() -> Any:
+def _ray(local: bool) -> Any:
+    if local:
+        # Else Ray takes 127.0.0.1 for an address that other machines reach, and listens there.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

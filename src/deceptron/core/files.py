@@ -53,6 +53,12 @@ def writing(path: Path) -> Iterator[None]:
         raise cannot_write(path, error.strerror or str(error)) from error
 
 
+def make_folder(path: Path) -> None:
+    """A folder, and those that it lies in."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def destination(path: Path) -> Path:
     """Where a file called ``path`` is to be written, links followed; only a file is replaced."""
     place = Path(os.path.realpath(path))

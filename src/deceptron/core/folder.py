@@ -21,7 +21,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from deceptron.core.errors import ConfigError
-from deceptron.core.files import cannot_write, read_json, remove_litter, write_json, writing
+from deceptron.core.files import cannot_write, make_folder, read_json, remove_litter, write_json
 
 LOCK = ".lock"
 
@@ -50,8 +50,7 @@ class Folder:
         """Hold the folder; ``check(note)`` raises if the note it has is not of this work."""
         if not self.shared:
             self._refuse_strangers()
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         with locked(self.path / LOCK, f"out={str(self.path)!r} is in use by another {self.kind}"):
             remove_litter(self.path)
             note = self.path / self.note
@@ -62,8 +61,7 @@ class Folder:
                     self._refuse_strangers()
                 write_json(note, identity)
             for place in (self.path / name for name in self.inner):
-                with writing(place):
-                    place.mkdir(exist_ok=True)
+                make_folder(place)
                 remove_litter(place)
             yield
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,9 @@ def _describe(value: Any, above: tuple[int, ...]) -> str:
     if is_dataclass(value):
         own = {entry.name: getattr(value, entry.name, None) for entry in fields(value)}
         return f"{name} {_describe(own, deeper)}"
-    if hasattr(value, "__dict__") and not isinstance(value, types.ModuleType):
+    if hasattr(value, "__dict__") and not isinstance(value, (types.ModuleType, PurePath)):
         return f"{name} {_describe(vars(value), deeper)}"
-    return f"{name} {getattr(value, '__qualname__', '') or getattr(value, '__name__', '')}"
+    return f"{name} {re.sub(' at 0x[0-9a-f]+', '', repr(value))}"
 
 
 def _function(value: types.FunctionType, above: tuple[int, ...]) -> str:

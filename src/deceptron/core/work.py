@@ -9,7 +9,6 @@ global generator depends on the job alone, not on who runs it or what ran before
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import time
 import traceback
@@ -24,6 +23,7 @@ import torch
 
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, WorkFailed, unknown_name
+from deceptron.core.identity import digest
 
 Job = TypeVar("Job")
 Work = Callable[[Any], None]
@@ -164,7 +164,7 @@ def attempt(work: Callable[[Job], None], job: Job, *, threads: int | None) -> Ex
 
 def seed_of(job: object) -> int:
     """A seed that depends on what the job says it is and on nothing else."""
-    return int.from_bytes(hashlib.sha256(repr(job).encode()).digest()[:7], "big")
+    return int(digest(job)[:14], 16)
 
 
 def portable(error: Exception) -> Exception:

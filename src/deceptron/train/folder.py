@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -31,6 +31,7 @@ from torch import Tensor
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.files import replacing, writing
 from deceptron.core.folder import Folder, environment
+from deceptron.core.identity import digest as core_digest
 from deceptron.train.loop import COLUMNS, Row, StageState
 from deceptron.train.settings import (
     FORMAT,
@@ -134,6 +135,7 @@ class RunFolder:
         }
         # A clone for each: safetensors takes neither views nor tensors that share memory.
         plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
+        document["sha256"] = _checksum(document, plain)
         _write(path, to_bytes(plain, metadata={_KEY: json.dumps(document)}))
 
     def _read(self, path: Path, stage: str) -> StageState | None:
@@ -154,6 +156,9 @@ class RunFolder:
                 )
             if document["stage"] != stage:
                 return None
+            # Files that are older than the checksum have none.
+            if document.get("sha256", "") not in ("", _checksum(document, tensors)):
+                raise ValueError("its checksum is not that of its content")
             score = document["best_score"]
             return StageState(
                 epoch=document["epoch"],
@@ -204,6 +209,11 @@ def _check_same(path: Path, wanted: Config) -> Config:
             f"{new!r}; choose another folder"
         )
     return found
+
+
+def _checksum(document: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    plain = {key: value for key, value in document.items() if key != "sha256"}
+    return core_digest([json.loads(json.dumps(plain)), tensors])
 
 
 def _write(path: Path, content: bytes) -> None:
