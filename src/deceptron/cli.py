@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -110,6 +111,8 @@ def train(
         tensorboard=tensorboard,
         device=check_device(device),
     )
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes that torchrun started; the first one speaks
     curves = draw(folder)
     seconds = sum(pair.provenance["seconds"].values())
     Console().print(
