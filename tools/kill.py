@@ -100,7 +100,8 @@ def survives(trial: Trial, folder: Path, times: int, moments: random.Random) -> 
             print(f"{trial.name}, {number}: same {same}, clean {clean}", flush=True)
         shutil.rmtree(out)
     shutil.rmtree(whole)
-    print(f"{trial.name}: {kills} kills in {times} runs, {'all the same' if good else 'WRONG'}")
+    verdict = "all the same" if good else "WRONG"
+    print(f"{trial.name}: {kills} kills in {times} runs, {verdict}", flush=True)
     return good
 
 

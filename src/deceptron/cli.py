@@ -156,8 +156,11 @@ def solve(
     ] = None,
     engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
     workers: Annotated[
-        int, typer.Option(help="Processes, of one thread each; 1 is this one with all its threads.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Processes, of one thread each.  [default: this one; all of a Ray cluster]"
+        ),
+    ] = None,
     address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
@@ -169,7 +172,7 @@ def solve(
     """
     pair = maps.load(model).to(check_device(device))
     console = Console()
-    here = engine == "local" and workers == 1 and address is None
+    here = engine == "local" and workers in (None, 1) and address is None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)
         summary = solve_file(
@@ -219,7 +222,10 @@ def study(
         str | None, typer.Option(help="Only these seeds, separated by commas.")
     ] = None,
     engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
-    workers: Annotated[int, typer.Option(help="Processes, of one thread each.")] = 2,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes, of one thread each.  [default: 2; all of a Ray cluster]"),
+    ] = None,
     address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     runs: Annotated[Path, typer.Option(help="Where trained pairs are looked for.")] = Path("runs"),
     train_missing: Annotated[
@@ -257,7 +263,7 @@ def study(
             folder,
             runs=runs,
             executor=engine,
-            workers=workers,
+            workers=2 if workers is None and address is None else workers,
             address=address,
             watch=lambda phase, done, total: bar.update(tasks[phase], completed=done, total=total),
         )

@@ -30,6 +30,7 @@ SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc")
 HDF5 = (".h5", ".hdf5")
 _HEADER = 10_000  # bytes; numpy's own limit, which it checks after it has read them
 _PIECE = 2**24
+_ZARR_NOTES = ("zarr.json", ".zarray", ".zmetadata")
 _LARGEST = 2**30  # bytes of one row, or of one stored chunk, which is decoded whole
 
 
@@ -232,7 +233,9 @@ def _hdf5(source: Source, stack: ExitStack) -> Rows:
 
 def _zarr(source: Source, stack: ExitStack) -> Rows:
     zarr = library("zarr", "zarr")
-    for note in (*source.path.rglob("zarr.json"), *source.path.rglob(".zarray")):
+    # Of the store and of the arrays in it; further down there are only chunks.
+    notes = (f"{below}{name}" for below in ("", "*/") for name in _ZARR_NOTES)
+    for note in (path for pattern in notes for path in source.path.glob(pattern)):
         if note.stat().st_size < 2**24 and "pickle" in json.dumps(json.loads(note.read_text())):
             raise ConfigError(f"observations: {source.path.name} holds pickles: save numbers")
     found = zarr.open(source.path, mode="r")
