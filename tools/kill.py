@@ -73,7 +73,7 @@ def main() -> None:
 
 def trials(folder: Path, chunk_rows: int) -> Iterator[Trial]:
     solve = ["solve", "heat-1d", str(folder / "y.zarr"), "--workers", "2"]
-    solve += ["--chunk-rows", str(chunk_rows), "--max-iterations", "20", "--method", "lm"]
+    solve += ["--chunk-rows", str(chunk_rows), "--method", "d-ipg", "--max-iterations", "10"]
     study = ["study", str(folder / "small.toml"), "--workers", "2"]
     yield Trial("solve, a worker", [*solve, "-o"], False, store)
     yield Trial("solve, the driver", [*solve, "-o"], True, store)
