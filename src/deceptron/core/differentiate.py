@@ -6,11 +6,16 @@ the whole batch is the product of each row with its own Jacobian.
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from deceptron.core.protocols import RowMap
+
+# Torch has one level of dual numbers for all threads, and refuses a second.
+_LEVEL = threading.RLock()
 
 
 def jvp(function: RowMap, x: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
@@ -20,7 +25,7 @@ def jvp(function: RowMap, x: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
         with torch.inference_mode(False), torch.no_grad():
             return jvp(function, x, tangent)
     x, tangent = (t.clone() if t.is_inference() else t for t in (x, tangent))
-    with forward_ad.dual_level():
+    with _LEVEL, forward_ad.dual_level():
         value, derivative = forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent)))
     # A map that ignores its input (g = 0, say) returns no tangent.
     return value, torch.zeros_like(value) if derivative is None else derivative

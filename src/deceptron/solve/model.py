@@ -202,9 +202,9 @@ class Model:
         self.charge("g")
         return self._flat_g(y)
 
-    def g_jvp(self, y: Tensor, tangent: Tensor) -> Float[Tensor, "B n"]:
+    def g_jvp(self, y: Tensor, tangent: Tensor, amount: int | Tensor = 1) -> Float[Tensor, "B n"]:
         """J_g(y) times a measurement-space direction: a pass through g, and charged to it."""
-        self.charge("g")
+        self.charge("g", amount)
         return jvp(self._flat_g, y, tangent)[1]
 
     def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:

@@ -71,7 +71,7 @@ def _given(
     if method.direct:
         raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
     if not isinstance(x0, Tensor):
-        x0 = torch.as_tensor(x0)
+        x0 = torch.as_tensor(x0, dtype=torch.float64)
     if x_shape is not None and tuple(x0.shape) == x_shape:
         x0 = x0[None]
     check_rows("x0", x0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -65,7 +66,7 @@ class Known:
         return Known(
             f=in_evaluation(f),
             g=in_evaluation(g),
-            scaler=getattr(pair, "scaler", None) or Scaler(),
+            scaler=in_evaluation(getattr(pair, "scaler", None) or Scaler()),
             bounds=getattr(pair, "bounds", None),
             x_shape=getattr(pair, "x_shape", None),
             y_shape=getattr(pair, "y_shape", None),
@@ -124,10 +125,13 @@ class Task:
 def observations(y: Any, known: Known) -> Float[Tensor, "B *y"]:
     """Rows of y as a tensor of the pair's precision and device, from whatever array they are."""
     if not isinstance(y, Tensor):
+        plain = not hasattr(y, "dtype")
         try:
-            y = torch.as_tensor(y)
+            y = torch.as_tensor(np.array(y))
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(f"y must be an array of numbers; got {type(y).__name__}") from error
+        if plain and y.is_floating_point():  # Python's numbers have no precision to keep
+            y = y.to(known.dtype or torch.get_default_dtype())
     if not y.is_floating_point():
         if y.is_complex() or y.dtype == torch.bool:
             raise ConfigError(f"y must hold real numbers; got {y.dtype}")

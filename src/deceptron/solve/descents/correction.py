@@ -256,7 +256,8 @@ class Spanned:
         if learned:
             noise = _noise(here.model, point)
             coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
-            found = here.model.g_jvp(point.y, coloured.to(point.y)).double()
+            amount = going[rows].to(torch.int64)
+            found = here.model.g_jvp(point.y, coloured.to(point.y), amount).double()
         else:
             whitened = here.model.objective.whiten(left[rows].to(point.x))
             here.model.charge("vjp", going[rows].to(torch.int64))
@@ -277,6 +278,10 @@ class Spanned:
         # What is left of a direction that others span already is round-off.
         usable = norm(d) > 1e-6 * size
         d = torch.where(usable[:, None], d / norm(d).clamp_min(1e-300)[:, None], 0.0)
+        if not model.has_derivatives and charged is not None:
+            # A value costs a simulation: only rows that ask for it have one.
+            rows = rows[charged[rows]]
+            model, point = self._model.at(rows), self._point.take(rows)
         unit = d[rows].to(point.x)
         if model.has_derivatives:
             amount = 1 if charged is None else charged[rows].to(torch.int64)

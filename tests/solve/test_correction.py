@@ -1,0 +1,345 @@
+"""Corrections by evidence: on linear problems everything has a dense answer to compare with."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.core import Reason, Status
+from deceptron.core.calibration import Calibration
+from deceptron.core.corrections import SIZES, Corrections, tabulated
+from deceptron.solve.descents import correction
+from deceptron.solve.descents.correction import Spanned
+from deceptron.solve.evidence import _determinant, choose
+from deceptron.solve.methods import get_method
+from deceptron.solve.model import Model, Tally
+from deceptron.solve.task import Known, prepare
+
+NOISE = 0.05
+
+
+def normal(*shape, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=rng)
+
+
+def linear(matrix):
+    layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False).double().requires_grad_(False)
+    layer.weight.copy_(matrix)
+    return layer
+
+
+class Case:
+    """y = A x, latents that are cumulated noise, and a g that finds only a part of them."""
+
+    def __init__(self, n, m, *, share=0.5, seed=0):
+        self.n, self.m = n, m
+        self.matrix = normal(m, n, seed=seed) / n**0.5
+        family = normal(300, n, seed=seed + 1).cumsum(1) / n**0.5
+        gain = share * torch.linalg.pinv(self.matrix)
+        corrections = Corrections.of(family, largest=64, kept=64)
+        if n > correction.DENSE:
+            tables = tabulated(corrections, [self.matrix / NOISE])
+            corrections = replace(corrections, log_determinants=tables[0], log_variances=tables[1])
+        self.corrections = corrections
+        self.pair = dc.Deceptron(
+            linear(self.matrix),
+            linear(gain),
+            x_shape=(n,),
+            y_shape=(m,),
+            calibration=Calibration(noise_std=NOISE, corrections=corrections),
+        )
+
+    def observe(self, rows, *, noise=NOISE, seed=7):
+        x = normal(rows, self.n, seed=seed).cumsum(1) / self.n**0.5
+        return x, x @ self.matrix.T + noise * normal(rows, self.m, seed=seed + 1)
+
+    def covariance(self, number):
+        member = self.corrections.members[number]
+        eye = torch.eye(self.n, dtype=torch.float64)
+        return member.basis.back(member.basis.forward(eye) * member.spectrum)
+
+    def scores(self, y, start, noise=NOISE):
+        """Minus twice the log evidence of every (member, size), and the posterior means."""
+        jacobian = self.matrix / noise
+        r = (y - start @ self.matrix.T) / noise
+        eye = torch.eye(self.m, dtype=torch.float64)
+        values, means = [], []
+        for number in range(len(self.corrections.members)):
+            k = self.covariance(number)
+            for size in SIZES:
+                t = (self.corrections.scale * size) ** 2
+                total = t * jacobian @ k @ jacobian.T + eye
+                half = torch.linalg.solve(total, r.T)
+                values.append((r.T * half).sum(0) + torch.linalg.slogdet(total).logabsdet)
+                means.append(start + (t * k @ jacobian.T @ half).T)
+        return torch.stack(values), torch.stack(means)
+
+    def best(self, y, start):
+        values, means = self.scores(y, start)
+        place = values.argmin(0)
+        return means[place, torch.arange(len(y))]
+
+
+def spanned(case, y, **settings):
+    """Of every row at its start, with the point there."""
+    task = prepare(
+        Known.of(case.pair),
+        y,
+        get_method("guarded"),
+        **{
+            "forward": None,
+            "differentiable": None,
+            "x0": None,
+            "bounds": None,
+            "noise_std": NOISE,
+            "prior": None,
+            "tau": None,
+            "own_rule": False,
+            **settings,
+        },
+    )
+    model = Model(
+        task.f,
+        task.g,
+        x_shape=task.x_shape,
+        y_shape=task.y_shape,
+        tally=Tally(len(y), y.device),
+        objective=task.objective,
+        surrogate=task.surrogate,
+    )
+    point = model.values(task.start, task.target)
+    return Spanned(model, point, task.start, task.box, case.corrections), task.start
+
+
+@pytest.mark.parametrize(("n", "m"), [(6, 9), (12, 8), (24, 40)])
+def test_the_evidence_is_that_of_the_dense_gaussian(n, m):
+    case = Case(n, m)
+    _, y = case.observe(4)
+    with torch.no_grad():
+        span, start = spanned(case, y)
+        span.fill()
+    quadratics = span.quadratics()
+    t = case.corrections.strengths(torch.ones(4, dtype=torch.float64))
+    wanted, means = case.scores(y, start)
+    for number, member in enumerate(case.corrections.members):
+        stiffness = quadratics.stiffness(member)
+        z, value, factor = quadratics.minimise(stiffness, t)
+        found = value + _determinant(quadratics, stiffness, t, factor, member)
+        rows = slice(number * len(SIZES), (number + 1) * len(SIZES))
+        torch.testing.assert_close(found, wanted[rows], rtol=1e-6, atol=1e-6)
+        for size in range(len(SIZES)):
+            torch.testing.assert_close(
+                start + span.combined(z[size]), means[rows][size], rtol=0, atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
+@pytest.mark.parametrize(("n", "m"), [(6, 9), (12, 8), (24, 40)])
+def test_the_answer_is_the_posterior_mean_of_the_likeliest_correction(n, m, differentiable):
+    case = Case(n, m)
+    _, y = case.observe(8)
+    settings = {}
+    if not differentiable:
+        matrix = case.matrix.numpy()
+        settings = {"forward": lambda x: x.numpy() @ matrix.T, "differentiable": False}
+    solution = dc.solve(case.pair, y, noise_std=NOISE, **settings)
+    start = case.pair.g(y)
+    assert bool((solution.iterations > 0).all())
+    assert set(solution.rule.tolist()) == {correction.CORRECTION}
+    torch.testing.assert_close(solution.x, case.best(y, start), rtol=0, atol=1e-6)
+    if differentiable:
+        # The start, as many products as unknowns, and where the correction ends.
+        once = solution.iterations == 1
+        assert bool((solution.cost.jvp[once] == n).all())
+        assert bool((solution.cost.f[once] == 2).all())
+        assert bool((solution.cost.g == 1).all())
+
+
+def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
+    """All of them for the member that it was grown with, nearly that of the likeliest one."""
+    monkeypatch.setattr(correction, "PAYS", -1.0)  # every pair does
+    case = Case(60, 80)
+    _, y = case.observe(3)
+    with torch.no_grad():
+        span, start = spanned(case, y)
+        span.grow(None, 40)
+    quadratics = span.quadratics()
+    t = case.corrections.strengths(torch.ones(3, dtype=torch.float64))
+    values, means = case.scores(y, start)
+    errors = torch.empty_like(values)
+    for number, member in enumerate(case.corrections.members):
+        z, _, _ = quadratics.minimise(quadratics.stiffness(member), t)
+        for size in range(len(SIZES)):
+            place = number * len(SIZES) + size
+            error = start + span.combined(z[size]) - means[place]
+            errors[place] = error.norm(dim=1) / (means[place] - start).norm(dim=1)
+    names = [member.name for member in case.corrections.members]
+    grown = len(SIZES) * names.index(correction.FIRST_MEMBERS[0])
+    assert float(errors[grown : grown + len(SIZES)].max()) < 1e-2
+    assert float(errors[grown : grown + SIZES.index(correction.FIRST_SIZE)].max()) < 1e-6
+    assert float(errors.gather(0, values.argmin(0)[None]).max()) < 0.15
+
+
+@pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
+def test_a_few_pairs_come_close_to_the_dense_answer(differentiable):
+    case = Case(60, 80)
+    x, y = case.observe(6)
+    settings = {}
+    if not differentiable:
+        matrix = case.matrix.numpy()
+        settings = {"forward": lambda x: x.numpy() @ matrix.T, "differentiable": False}
+    solution = dc.solve(case.pair, y, noise_std=NOISE, **settings)
+    start = case.pair.g(y)
+    wanted = case.best(y, start)
+    error = (solution.x - wanted).norm(dim=1) / (wanted - start).norm(dim=1)
+    assert float(error.max()) < 0.15
+    rmse = [float((a - x).square().mean().sqrt()) for a in (solution.x, wanted)]
+    assert rmse[0] < 1.1 * rmse[1]
+
+
+def test_noise_three_times_what_is_stated_is_found_where_nobody_told_it():
+    case = Case(8, 60, share=1.0)
+    truth, y = case.observe(40, noise=3 * NOISE)
+    with torch.no_grad():
+        span, _ = spanned(case, y)
+        span.fill()
+    ones = torch.ones(len(y), dtype=torch.float64)
+    settings = {"precision": ones, "count": case.m * ones, "complete": True}
+    free, _ = choose(case.corrections, span.quadratics(), free_noise=True, **settings)
+    assert float(free.noise.median()) == pytest.approx(3.0, rel=0.1)
+    assert 1.7 < float(free.noise.min()) < float(free.noise.max()) < 4.3
+    told, _ = choose(case.corrections, span.quadratics(), free_noise=False, **settings)
+    assert bool((told.noise == 1).all())
+    # The whole solve leaves such rows nearly where they are, and says why.
+    solution = dc.solve(case.pair, y)
+    moved = (solution.x - case.pair.g(y)).square().mean().sqrt()
+    assert float(moved) < 0.1 * float((solution.x - truth).square().mean().sqrt())
+    assert float((solution.reason == Reason.NOISIER).double().mean()) > 0.9
+    assert not bool(solution.converged.any())
+
+
+def test_a_start_that_explains_its_data_costs_one_evaluation_and_is_left_alone():
+    for case in (Case(8, 20, share=1.0), Case(60, 80, share=1.0)):
+        _, y = case.observe(6)
+        y[2] += 40 * NOISE * normal(case.m, seed=3)
+        solution = dc.solve(case.pair, y, noise_std=NOISE, tau=2.0)
+        others = torch.arange(6) != 2
+        torch.testing.assert_close(solution.x[others], case.pair.g(y)[others])
+        assert solution.cost.f[others].tolist() == [1] * 5
+        assert solution.cost.g[others].tolist() == [1] * 5
+        assert solution.cost.evaluations[others].tolist() == [2] * 5
+        assert bool((solution.reason[others] == Reason.DISCREPANCY).all())
+        assert int(solution.cost.evaluations[2]) > 2
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 16), (40, 50)], ids=["dense", "span"])
+@pytest.mark.parametrize("told", [True, False], ids=["noise told", "noise free"])
+@pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
+def test_rows_together_equal_rows_alone(n, m, told, differentiable):
+    case = Case(n, m)
+    _, y = case.observe(6)
+    y[1, 3] = y[4, :7] = torch.nan
+    y[2] = torch.nan
+    y[5] = case.pair.f(case.pair.g(y[5:6]))[0]  # a row with less to explain
+    noise = NOISE * torch.tensor([1.0, 0.5, 1.0, 2.0, 3.0, 1.0], dtype=torch.float64)[:, None]
+    matrix, simulated = case.matrix.numpy(), [0]
+
+    def simulate(x):
+        simulated[0] += len(x)
+        return x.numpy() @ matrix.T
+
+    more = {} if differentiable else {"forward": simulate, "differentiable": False}
+    together = dc.solve(case.pair, y, noise_std=noise if told else None, **more)
+    if not differentiable:
+        assert simulated[0] == int(together.cost.f.sum())
+    for row in range(6):
+        rows = slice(row, row + 1)
+        alone = dc.solve(case.pair, y[rows], noise_std=noise[rows] if told else None, **more)
+        assert int(together.reason[row]) == int(alone.reason[0])
+        for name in ("x", "residual", "over_noise"):
+            a, b = getattr(together, name)[rows], getattr(alone, name)
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-7, equal_nan=True)
+        for kind in ("f", "g", "jvp", "vjp", "surrogate"):
+            assert getattr(together.cost, kind)[row] == getattr(alone.cost, kind)[0], kind
+    assert int(together.reason[2]) == Reason.NO_DATA
+    assert int(together.status[2]) == Status.NONFINITE
+    assert bool(together.x.isfinite().all())
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 16), (40, 50)], ids=["dense", "span"])
+@pytest.mark.parametrize("value", [0.0, -3.0, 1e3])
+def test_a_missing_sensor_is_ignored_whatever_it_says(n, m, value):
+    case = Case(n, m)
+    _, y = case.observe(3)
+    gone = torch.zeros_like(y, dtype=torch.bool)
+    gone[0, 2] = gone[1, 4:9] = True
+    noise = torch.full_like(y, NOISE)
+    missing = dc.solve(case.pair, torch.where(gone, torch.nan, y), noise_std=noise)
+    said = dc.solve(
+        case.pair, torch.where(gone, value, y), noise_std=torch.where(gone, torch.inf, noise)
+    )
+    torch.testing.assert_close(missing.x, said.x, rtol=0, atol=1e-8)
+    torch.testing.assert_close(missing.residual, said.residual)
+    assert torch.equal(missing.reason, said.reason)
+    # The row that has all of its sensors does not notice.
+    whole = dc.solve(case.pair, y, noise_std=NOISE)
+    torch.testing.assert_close(missing.x[2], whole.x[2], rtol=0, atol=1e-8)
+
+
+def test_with_a_sensor_missing_the_answer_is_still_the_dense_posterior_mean():
+    case = Case(10, 16)
+    _, y = case.observe(2)
+    y[:, 5] = torch.nan
+    solution = dc.solve(case.pair, y, noise_std=NOISE)
+    start = dc.solve(case.pair, y, noise_std=NOISE, max_iterations=0).x
+    kept = torch.arange(16) != 5
+    smaller = Case(10, 16)
+    smaller.matrix, smaller.m = case.matrix[kept], 15
+    torch.testing.assert_close(solution.x, smaller.best(y[:, kept], start), rtol=0, atol=1e-6)
+
+
+def test_what_the_surrogate_cannot_explain_is_never_called_converged():
+    """f errs by six times the noise and knows it: explained to that is not explained."""
+    case = Case(8, 30, share=0.9)
+    x, _ = case.observe(40)
+    bent = x @ case.matrix.T
+    y = bent + 6 * NOISE * torch.sin(9 * bent) + NOISE * normal(40, 30, seed=5)
+    pair = case.pair
+    pair.calibration = replace(pair.calibration, surrogate_error=6 * NOISE)
+    solution = dc.solve(pair, y, noise_std=NOISE)
+    assert not bool(solution.explained.any())
+    assert not bool(solution.converged.any())
+    assert float((solution.reason == Reason.SURROGATE_LIMIT).double().mean()) > 0.9
+    assert "0% explained to the noise" in repr(solution)
+    # The pair does not claim the simulator's error: there the noise is all that counts.
+    exact = dc.solve(pair, x @ case.matrix.T, noise_std=NOISE, forward=lambda z: z @ case.matrix.T)
+    assert bool(exact.explained.all())
+    assert bool(exact.converged.all())
+
+
+def test_values_alone_are_never_asked_outside_of_the_box():
+    case = Case(8, 20)
+    _, y = case.observe(4)
+    matrix = case.matrix.numpy()
+
+    def strict(x):
+        assert float(x.min()) >= -0.4
+        assert float(x.max()) <= 0.4
+        return x.numpy() @ matrix.T
+
+    settings = {"bounds": (-0.4, 0.4), "noise_std": NOISE}
+    solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
+    assert bool((solution.x.abs() == 0.4).any()), "the box must matter for this test"
+    torch.testing.assert_close(solution.x, dc.solve(case.pair, y, **settings).x, rtol=0, atol=1e-6)
+
+
+def test_a_correction_never_ends_worse_than_its_start():
+    case = Case(12, 20, share=-1.0)
+    _, y = case.observe(5)
+    solution = dc.solve(case.pair, 5 * y, noise_std=NOISE)
+    before = dc.solve(case.pair, 5 * y, noise_std=NOISE, max_iterations=0)
+    assert bool((solution.residual <= before.residual).all())
+    assert bool(solution.x.isfinite().all())
