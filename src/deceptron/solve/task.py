@@ -210,7 +210,8 @@ def prepare(
         known=known,
         y=y,
         f=simulator or known.f,
-        g=known.g,
+        # Where the linear estimate is the better start, it has the better directions too.
+        g=known.wiener if corrects and known.calibration.start == "wiener" else known.g,
         surrogate=known.f if opaque else None,
         target=torch.where(no_data[:, None], torch.nan, torch.where(missing, 0.0, target)),
         start=flat if box is None else box.project(flat),
