@@ -25,6 +25,7 @@ from deceptron import maps
 from deceptron import problems as library
 from deceptron.core.checks import check_device
 from deceptron.core.errors import DeceptronError, WorkFailed
+from deceptron.core.status import Reason
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
 from deceptron.train import train as train_pair
@@ -125,6 +126,7 @@ def train(
         f"{folder / 'pair.safetensors'}, curves in {curves}",
         highlight=False,
     )
+    Console().print(f"verdict: {pair.verdict}", highlight=False)
 
 
 @app.command()
@@ -215,6 +217,8 @@ def solve(
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
     console.print(f"{summary.rows} rows{earlier}: {ends}; written to {output}", highlight=False)
+    for name, count in summary.reasons.items():
+        console.print(f"  {count:>8} {Reason[name].words}", highlight=False, markup=False)
 
 
 @app.command()

@@ -129,12 +129,15 @@ class Store:
                 words = f"{name} from row {start} is damaged; run this again"
                 raise ConfigError(f"{self.path}: {words}") from error
 
-    def statuses(self) -> dict[str, int]:
-        """How many rows ended in which way."""
-        counts = np.zeros(len(Status), dtype=np.int64)
-        for piece in self.pieces("status"):
-            counts += np.bincount(piece, minlength=len(Status))
-        return {s.name: int(counts[s]) for s in Status if counts[s]}
+    def endings(self) -> dict[str, dict[str, int]]:
+        """How many rows ended in which way, and by which rule."""
+        found = {}
+        for name, column, kinds in (("statuses", "status", Status), ("reasons", "reason", Reason)):
+            counts = np.zeros(len(kinds), dtype=np.int64)
+            for piece in self.pieces(column):
+                counts += np.bincount(piece, minlength=len(kinds))
+            found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
+        return found
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each column."""

@@ -51,6 +51,7 @@ class FileSummary:
     rows: int
     resumed: int
     statuses: dict[str, int]
+    reasons: dict[str, int]
 
 
 def solve_file(
@@ -131,7 +132,7 @@ def solve_file(
         remove_litter(place.parent, place)
         if (ended := parts.ended(place)) is not None:
             parts.remove()
-            return FileSummary(Path(result), count, count, ended)
+            return FileSummary(Path(result), count, count, **ended)
         if place.exists() and not overwrite:
             raise _exists(Path(result))
         about = {"run": parts.run, "library": identity["library"], "method": chosen.name}
@@ -151,8 +152,8 @@ def solve_file(
                 for start in succeed(workforce.run(work, waiting)):
                     done += min(chunk_rows, count - start)
                     tell(done, count)
-        statuses = parts.finish(place)
-    return FileSummary(Path(result), count, resumed, statuses)
+        endings = parts.finish(place)
+    return FileSummary(Path(result), count, resumed, **endings)
 
 
 @dataclass(frozen=True)
@@ -237,25 +238,25 @@ class _Parts:
         note = read_json(_note(self.path, start)) or {}
         return note.get("run") == self.run and self.store.holds(start)
 
-    def finish(self, result: Path) -> dict[str, int]:
+    def finish(self, result: Path) -> dict[str, dict[str, int]]:
         """Make the result and remove the folder."""
-        statuses = self.store.statuses()
+        endings = self.store.endings()
         notes = (read_json(path) or {} for path in sorted((self.path / "done").glob("*.json")))
         threads = sorted({int(note.get("threads", 0)) for note in notes})
 
         def announce(mark: str) -> None:
-            write_json(self.path / "finished.json", {"mark": mark, "statuses": statuses})
+            write_json(self.path / "finished.json", {"mark": mark, **endings})
 
         self.store.publish(result, announce, threads=threads)
         self.remove()
-        return statuses
+        return endings
 
-    def ended(self, result: Path) -> dict[str, int] | None:
+    def ended(self, result: Path) -> dict[str, dict[str, int]] | None:
         """How the rows ended, if a run was killed after its result had got its name."""
         found = read_json(self.path / "finished.json")
         if found is None or not result.exists() or found.get("mark") != mark_of(result):
             return None
-        return dict(found["statuses"])
+        return {name: dict(found[name]) for name in ("statuses", "reasons")}
 
     def remove(self) -> None:
         """Remove what this run has made; the folder stays if somebody put something there."""

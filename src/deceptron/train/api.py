@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from deceptron.train.recipe import Recipe
 from deceptron.train.run import Training
 from deceptron.train.settings import Config, config_of
 from deceptron.train.team import joined
-from deceptron.train.watch import Watcher
+from deceptron.train.watch import Watcher, is_shown
 
 
 def train(
@@ -89,12 +90,15 @@ def train(
             team=team,
         )
         chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
-        return training.run(
+        pair = training.run(
             (chosen, other) if both or recipe.both else (chosen,),
             progress=progress if team.leads else False,
             callback=callback if team.leads else None,
             tensorboard=folder.file("tensorboard") if folder and tensorboard else None,
         )
+        if is_shown(progress):
+            print(f"{problem.name}: {pair.verdict}", file=sys.stderr)
+        return pair
 
 
 @contextmanager

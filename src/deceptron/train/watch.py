@@ -22,6 +22,11 @@ _NAMES = {
 }
 
 
+def is_shown(progress: bool | None) -> bool:
+    """Whether somebody is looking: by default at a terminal."""
+    return sys.stderr.isatty() if progress is None else progress
+
+
 @contextmanager
 def watchers(
     *,
@@ -34,7 +39,7 @@ def watchers(
     """One function that tells everybody; ``plan`` holds the epochs of each stage."""
     with ExitStack() as stack:
         audience: list[Watcher] = []
-        if sys.stderr.isatty() if progress is None else progress:
+        if is_shown(progress):
             audience.append(stack.enter_context(_bar(plan, done)))
         if tensorboard is not None:
             audience.append(stack.enter_context(_tensorboard(tensorboard, plan, done)))
