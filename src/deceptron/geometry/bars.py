@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 
 from deceptron.core import Bounds
 from deceptron.core.corrections import Member
-from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, quantile
+from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, drawn_seed, quantile
 from deceptron.geometry.trust import into_box
 
 # Half-width of a 90% interval of a normal law.
@@ -57,11 +57,13 @@ class AnswerBars:
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each answer, clipped to the box."""
         draws = torch.full((samples, *self.x.shape), torch.nan).to(self.x)
+        # Drawn whether it is needed or not: a row does not depend on how its neighbours ended.
+        own = Generator().manual_seed(drawn_seed(generator))
         if len(self.first) and self.at_start is not None:
             draws[:, self.first] = self.at_start.sample(samples, generator=generator)
         if len(self.others) and self.known_std is not None:
             std = self.known_std().to(self.x)
-            draws[:, self.others] = self._drawn(std, samples, generator).reshape(
+            draws[:, self.others] = self._drawn(std, samples, own).reshape(
                 samples, len(self.others), *self.x.shape[1:]
             )
         flat = into_box(draws.reshape(-1, *self.x.shape[1:]), self.bounds)
