@@ -12,7 +12,7 @@ test: lint types imports unit
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,jax,umbridge,examples]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,zarr,ray,jax,umbridge,examples]'
 	touch $(STAMP)
 
 lint: $(STAMP)

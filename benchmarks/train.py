@@ -16,7 +16,13 @@ from deceptron.geometry import draw_probes
 from deceptron.train import Recipe, recipe
 from deceptron.train.data import TrainingData, prepare
 from deceptron.train.loop import StageRun
-from deceptron.train.objectives import CONTINUATION, REVERSE, ForwardObjective, ReverseObjective
+from deceptron.train.objectives import (
+    ALONE,
+    CONTINUATION,
+    REVERSE,
+    ForwardObjective,
+    ReverseObjective,
+)
 from deceptron.train.streams import stream
 
 ROUNDS = 3
@@ -33,11 +39,11 @@ class Looped(ReverseObjective):
         super().begin(epoch)
         self._draws = stream(0, "probes", CONTINUATION, epoch)
 
-    def terms(self, rows: Tensor) -> Any:
+    def terms(self, rows: Tensor, team: Any = ALONE) -> Any:
         chosen = self._chosen
         x = self._data.train.x[rows[: chosen.train_probe_rows]]
         xi = draw_probes(x, probes=chosen.train_probes, generator=self._draws)
-        return [*super().terms(rows), ("jcp", chosen.weights.jcp, looped(self._pair, x, xi))]
+        return [*super().terms(rows, team), ("jcp", chosen.weights.jcp, looped(self._pair, x, xi))]
 
 
 def epoch_of(objective: ReverseObjective, chosen: Recipe, row_count: int) -> StageRun:

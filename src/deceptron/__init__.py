@@ -17,7 +17,7 @@ from deceptron.maps import Deceptron, load, save
 from deceptron.solve import methods, solve, solve_file
 from deceptron.train import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CheckpointError",

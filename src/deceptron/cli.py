@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from torch import Tensor
 from deceptron import maps
 from deceptron import problems as library
 from deceptron.core.checks import check_device
-from deceptron.core.errors import DeceptronError
+from deceptron.core.errors import DeceptronError, WorkFailed
 from deceptron.solve import solve_file
 from deceptron.study import DEMO_PROBLEMS, run_demo
 from deceptron.train import train as train_pair
@@ -36,6 +37,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_ENGINE = "Who does the work: local (processes of this machine) or ray; docs/clusters.md."
+_ADDRESS = "Of a Ray cluster that runs already."
 _SHOWN = 10  # missing parts of a report that are printed
 
 
@@ -112,6 +115,8 @@ def train(
         tensorboard=tensorboard,
         device=check_device(device),
     )
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes that torchrun started; the first one speaks
     remember(folder, problem)
     curves = draw(folder)
     seconds = sum(pair.provenance["seconds"].values())
@@ -131,9 +136,11 @@ def solve(
         ),
     ],
     observations: Annotated[
-        Path, typer.Argument(help="Rows of observations: .npy, .npz or, with h5py, .h5.")
+        Path, typer.Argument(help="Rows of observations: .npy, .npz, .h5, .zarr or .nc.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Result: .npy, .npz or .h5.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
+    ],
     method: Annotated[
         str, typer.Option(help="Which solver; docs/solving.md lists them.")
     ] = "guarded",
@@ -147,8 +154,19 @@ def solve(
         float | None, typer.Option(help="Stop at this fraction of the first residual.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
-    array: Annotated[str, typer.Option(help="Name of the array in .npz and .h5 files.")] = "y",
-    chunk_rows: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 4096,
+    array: Annotated[str, typer.Option(help="Name of the array in files of several.")] = "y",
+    error_bars: Annotated[bool, typer.Option(help="Write std, where the pair knows it.")] = True,
+    chunk_rows: Annotated[
+        int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
+    ] = None,
+    engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes, of one thread each.  [default: this one; all of a Ray cluster]"
+        ),
+    ] = None,
+    address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
     simulator: Annotated[
         str | None,
@@ -161,7 +179,8 @@ def solve(
 ) -> None:
     """Solve a file of observations, in chunks; run again to continue after an interruption.
 
-    The result holds x, status, iterations, residual and loss (.npy: x alone).
+    The result holds x, std and trust where the pair knows them, status, reason, iterations,
+    residual and cost (.npy: x alone).
     """
     pair = maps.load(model).to(check_device(device))
     console = Console()
@@ -170,13 +189,18 @@ def solve(
         found = find_forward(simulator, model=model, name=pair.name)
         physics = {"forward": found.simulate, "differentiable": found.differentiable}
         console.print(f"solving on the simulator {found.words}", highlight=False, markup=False)
+    here = engine == "local" and workers in (None, 1) and address is None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)
         summary = solve_file(
             pair,
             observations,
             output,
+            executor=None if here else engine,
+            workers=None if here else workers,
+            address=address,
             array=array,
+            error_bars=error_bars,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             device=device,
@@ -215,7 +239,12 @@ def study(
     seeds: Annotated[
         str | None, typer.Option(help="Only these seeds, separated by commas.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes, of one thread each.")] = 2,
+    engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes, of one thread each.  [default: 2; all of a Ray cluster]"),
+    ] = None,
+    address: Annotated[str | None, typer.Option(help=_ADDRESS)] = None,
     runs: Annotated[Path, typer.Option(help="Where trained pairs are looked for.")] = Path("runs"),
     train_missing: Annotated[
         bool, typer.Option("--train", help="Train the pairs that are missing: hours, for some.")
@@ -225,7 +254,7 @@ def study(
 
     The records are for `deceptron report`. Cells that are finished are not done again.
     """
-    from deceptron.study import LocalProcesses, get_study, run_study
+    from deceptron.study import get_study, run_study
 
     if quick and name not in (None, "quick"):
         raise typer.BadParameter(f"--quick is a study of its own; leave out {name!r}")
@@ -245,16 +274,15 @@ def study(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with (
-        LocalProcesses(workers) as processes,
-        Progress(*columns, console=console, transient=True) as bar,
-    ):
+    with Progress(*columns, console=console, transient=True) as bar:
         tasks = {phase: bar.add_task(phase, total=None) for phase in ("models", "cells")}
         summary = run_study(
             chosen,
             folder,
             runs=runs,
-            executor=processes,
+            executor=engine,
+            workers=2 if workers is None and address is None else workers,
+            address=address,
             watch=lambda phase, done, total: bar.update(tasks[phase], completed=done, total=total),
         )
     earlier = f" ({summary.earlier} from an earlier run)" if summary.earlier else ""
@@ -263,6 +291,8 @@ def study(
     )
     for why, count in summary.absent.items():
         console.print(f"{count} left out: {why}", highlight=False, markup=False)
+    if summary.failed:
+        raise WorkFailed(f"{summary.failed} of {summary.planned} cells failed: run this again")
 
 
 @app.command()

@@ -30,7 +30,7 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
     expected = dc.solve(pair, y, method="lm", max_iterations=5)
     with np.load(tmp_path / "x.npz") as result:
         np.testing.assert_allclose(result["x"], expected.x.numpy(), atol=1e-4)
-        assert set(result) == {"x", "status", "iterations", "residual", "loss"}
+        assert set(result) == {"x", "status", "reason", "iterations", "residual", "cost"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
         (("nothing", "y.npy", "-o", "x.npy"), "unknown model 'nothing'"),
         (("small.safetensors", "absent.npy", "-o", "x.npy"), "there is no file"),
         (("small.safetensors", "wide.npy", "-o", "x.npy"), "shape (rows, 6); got (4, 7)"),
-        (("small.safetensors", "y.npy", "-o", "x.txt"), "result must end in .npy"),
+        (("small.safetensors", "y.npy", "-o", "x.txt"), "result must end in .zarr"),
         (("small.safetensors", "y.npy", "-o", "y.npy"), "exists already"),
         (("small.safetensors", "y.npy", "-o", "x.npy", "--method", "ml"), "Did you mean 'lm'"),
         (("small.safetensors", "y.npy", "-o", "x.npy", "--tolerance", "-1"), "tolerance must lie"),

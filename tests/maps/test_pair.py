@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 import deceptron as dc
-from deceptron.core.calibration import Calibration
 from deceptron.core import Pair
+from deceptron.core.calibration import Calibration
 from deceptron.maps import MLP, LinearStart, LowRank, Wiener, cnn_pair, mlp_pair
 
 

@@ -7,6 +7,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import xarray
+import zarr
 
 import deceptron as dc
 from deceptron.solve import solve_file
@@ -31,6 +33,15 @@ def write(path, y):
         np.save(path, y)
     elif path.suffix == ".npz":
         np.savez(path, other=y[:2], y=y)
+    elif path.suffix in (".zarr", ".nc"):
+        dims = ("time", *(f"sensor_{k}" for k in range(1, y.ndim)))
+        data = xarray.Dataset({"y": (dims, y), "other": (dims, y[:, :2].repeat(4, 1))})
+        if path.suffix == ".nc":
+            data.to_netcdf(path, engine="scipy")
+        else:
+            zarr.create_group(path, zarr_format=3).create_array(
+                "y", data=y, chunks=(16, *y.shape[1:]), dimension_names=dims
+            )
     else:
         with h5py.File(path, "w") as file:
             file["y"] = y
@@ -41,15 +52,25 @@ def read(path):
         return {"x": np.load(path)}
     if path.suffix == ".npz":
         return dict(np.load(path))
+    if path.suffix == ".zarr":
+        with xarray.open_zarr(path) as data:
+            return {key: value.values for key, value in data.items()}
     with h5py.File(path) as file:
         return {key: file[key][:] for key in file}
 
 
-@pytest.mark.parametrize("kind", [".npy", ".npz", ".h5"])
-@pytest.mark.parametrize("chunk_rows", [7, 53, 1000])
-def test_a_file_gives_what_one_batch_gives(tmp_path, instance, kind, chunk_rows):
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        *((kind, kind) for kind in (".npy", ".npz", ".h5", ".zarr")),
+        (".nc", ".zarr"),
+        (".zarr", ".npz"),
+    ],
+)
+@pytest.mark.parametrize("chunk_rows", [7, 1000])
+def test_a_file_gives_what_one_batch_gives(tmp_path, instance, given, kind, chunk_rows):
     pair, y, expected = instance
-    source, result = tmp_path / f"y{kind}", tmp_path / f"x{kind}"
+    source, result = tmp_path / f"y{given}", tmp_path / f"x{kind}"
     write(source, y)
     seen = []
     summary = solve_file(
@@ -65,7 +86,10 @@ def test_a_file_gives_what_one_batch_gives(tmp_path, instance, kind, chunk_rows)
     if kind != ".npy":
         assert columns["status"].tolist() == expected.status.tolist()
         assert columns["iterations"].tolist() == expected.iterations.tolist()
+        assert columns["reason"].tolist() == expected.reason.tolist()
         np.testing.assert_allclose(columns["residual"], expected.residual.numpy(), atol=1e-12)
+        assert columns["cost"][:, 0].tolist() == expected.cost.f.tolist()
+        assert set(columns) == {"x", "status", "reason", "iterations", "residual", "cost"}
     assert seen[-1] == (53, 53)
     assert summary.rows == sum(summary.statuses.values()) == 53
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([source.name, result.name])
@@ -90,7 +114,8 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):
     with pytest.raises(KeyboardInterrupt):
         solve_file(pair, source, result, chunk_rows=10, on_chunk=crash, **SETTINGS)
     assert not result.exists()
-    (tmp_path / "x.npz.parts" / ".000000000030.npz.partial").write_bytes(b"half a chunk")
+    parts = tmp_path / "x.npz.parts"
+    (parts / "done" / ".000000000030.0123abcd.partial.json").write_bytes(b"half a note")
     summary = solve_file(pair, source, result, chunk_rows=10, **SETTINGS)
     assert summary.resumed == 30
     np.testing.assert_allclose(np.load(result)["x"], expected.x.numpy(), atol=1e-12)

@@ -1,20 +1,22 @@
 """A study from grid to records: what is done is not done again, also after a kill."""
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import deceptron as dc
+from deceptron.core.work import InProcess
 from deceptron.study import Block, Study, read, run_study
 from deceptron.study import runner as engine
-from deceptron.study.executor import InProcess
 from deceptron.study.models import Provider
 from tests.cli.command import run as command
 
@@ -39,7 +41,7 @@ def small(**changes):
 
 
 def go(study, out, **settings):
-    return run_study(study, out, executor=InProcess(), **settings)
+    return run_study(study, out, **settings)
 
 
 def test_a_study_fills_its_folder_and_does_nothing_twice(tmp_path):
@@ -126,6 +128,7 @@ def test_a_model_that_cannot_be_had_is_skipped_until_it_can(tmp_path):
     ((why, count),) = summary.absent.items()
     place = "models/paper-reduced/heat-1d-7/pair-plain.safetensors"
     assert (why, count) == (f"there is no {place}, and this study trains none", 1)
+    assert summary.failed == 0
     (missing,) = read(out).missing
     assert missing.sentence == f"heat-1d, test, paper-plain, seed 7, one-shot: skipped, {why}"
 
@@ -187,11 +190,30 @@ def test_a_cell_that_fails_is_recorded_and_tried_again(tmp_path, monkeypatch):
     solve = engine.solve_cell
     monkeypatch.setattr(engine, "solve_cell", broken)
     for _ in range(2):
-        assert go(small(), tmp_path).absent == {"RuntimeError: out of luck": 1}
+        summary = go(small(), tmp_path)
+        assert (summary.absent, summary.failed) == ({"RuntimeError: out of luck": 1}, 1)
     assert read(tmp_path).missing[0].sentence.endswith("d-ipg: failed, RuntimeError: out of luck")
     monkeypatch.undo()
     assert go(small(), tmp_path).absent == {}
     assert read(tmp_path).missing == ()
+
+
+def test_a_study_in_which_cells_fail_does_not_exit_with_zero(tmp_path, monkeypatch, capsys):
+    """A disk that is full as soon as a table is written."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "small.toml"
+    file.write_text(FILE.replace('"standard", "paper"', '"standard"').replace("smoke", "skip"))
+    monkeypatch.setattr("deceptron.study.folder.write_table", full)
+    monkeypatch.setattr(
+        "deceptron.core.processes.LocalProcesses", lambda _: nullcontext(InProcess())
+    )
+    assert command(monkeypatch, "study", file, "--out", tmp_path / "out") == 2
+    told = capsys.readouterr()
+    assert "No space left on device" in told.out + told.err
+    assert "Traceback" not in told.err
 
 
 def test_training_on_demand_goes_where_the_next_study_looks(tmp_path, monkeypatch):

@@ -290,3 +290,12 @@ def test_tensorboard_scalars(tmp_path: Path) -> None:
         assert [event.step for event in found] == [3 * number + epoch for epoch in (1, 2, 3)]
         losses = [float(row["loss"]) for row in metrics(tmp_path) if row["stage"] == stage]
         assert [event.value for event in found] == pytest.approx(losses, rel=1e-5)
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_found(tmp_path: Path) -> None:
+    dc.train(tiny(), "smoke", tmp_path)
+    path = tmp_path / "checkpoints" / "reverse.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(dc.CheckpointError, match=r"reverse\.safetensors is damaged \(its checksum"):
+        dc.train(tiny(), "smoke", tmp_path)

@@ -197,7 +197,7 @@ def test_the_kept_epoch_is_the_best_eligible_one() -> None:
 
         def begin(self, epoch: int) -> None: ...
 
-        def terms(self, rows: torch.Tensor) -> Any:
+        def terms(self, rows: torch.Tensor, team: Any) -> Any:
             return [("task", 1.0, -self.module.row.sum())]
 
         def validate(self) -> dict[str, float]:

@@ -5,9 +5,11 @@ from deceptron.core.errors import (
     CheckpointError,
     ConfigError,
     DeceptronError,
+    FileError,
     ShapeError,
     SimulatorError,
     SolveFailed,
+    WorkFailed,
     unknown_name,
 )
 from deceptron.core.protocols import Pair, RowMap
@@ -22,6 +24,7 @@ __all__ = [
     "ConfigError",
     "Cost",
     "DeceptronError",
+    "FileError",
     "History",
     "Pair",
     "Reason",
@@ -32,5 +35,6 @@ __all__ = [
     "Solution",
     "SolveFailed",
     "Status",
+    "WorkFailed",
     "unknown_name",
 ]

@@ -38,6 +38,8 @@ class Calibration:
         start: ``"reverse"`` if answers should start at g(y), ``"wiener"`` where the linear estimate
             was better on validation rows.
         family: mean and covariance of the latents it was trained on.
+        observations: the same of their observations, normalised units: what a missing sensor would
+            have shown.
         interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
             of validation data.
         prior_share: the part of the family's covariance that those bars count.
@@ -50,6 +52,7 @@ class Calibration:
     surrogate_error: float = 0.0
     start: str = "reverse"
     family: DiagonalGaussian | None = None
+    observations: DiagonalGaussian | None = None
     interval_factor: float | None = None
     prior_share: float | None = None
     trust: TrustLimits | None = None
@@ -118,12 +121,17 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
     corrections = calibration.corrections
     if corrections is not None:
         document["corrections"] = _described(corrections, tensors)
-    if calibration.family is not None:
-        family = calibration.family
-        document["family"] = "grid" if isinstance(family.basis, GridBasis) else "eigen"
-        tensors["family.mean"], tensors["family.spectrum"] = family.mean, family.spectrum
-        if corrections is None:
-            document["basis"] = _basis_described(family.basis, tensors)
+    for name in ("family", "observations"):
+        gaussian = getattr(calibration, name)
+        if gaussian is not None:
+            own: dict[str, Tensor] = {"mean": gaussian.mean, "spectrum": gaussian.spectrum}
+            shared = corrections is not None and gaussian.basis in (
+                corrections.grid,
+                corrections.eigen,
+            )
+            kind = "grid" if isinstance(gaussian.basis, GridBasis) else "eigen"
+            document[name] = {"basis": kind} if shared else _basis_described(gaussian.basis, own)
+            tensors.update({f"{name}.{key}": value for key, value in own.items()})
     return document, tensors
 
 
@@ -132,20 +140,6 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     corrections = None
     if document.get("corrections") is not None:
         corrections = _corrections(document["corrections"], tensors)
-    family = None
-    if document.get("family") is not None:
-        grid, eigen = (
-            _bases(document["basis"], tensors)
-            if corrections is None
-            else (
-                corrections.grid,
-                corrections.eigen,
-            )
-        )
-        basis = grid if document["family"] == "grid" else eigen
-        if basis is None:
-            raise ValueError("a family without the basis it is stated in")
-        family = DiagonalGaussian(tensors["family.mean"], basis, tensors["family.spectrum"])
     trust = None
     if document.get("trust") is not None:
         parts = {k: (float(a), float(b)) for k, (a, b) in document["trust"]["parts"].items()}
@@ -156,7 +150,8 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         noise_std=tensors.get("noise_std", document.get("noise_std")),
         surrogate_error=_positive("surrogate_error", document["surrogate_error"]),
         start=document["start"],
-        family=family,
+        family=_gaussian("family", document, tensors, corrections),
+        observations=_gaussian("observations", document, tensors, corrections),
         interval_factor=_optional("interval_factor", document.get("interval_factor")),
         prior_share=_optional("prior_share", document.get("prior_share")),
         trust=trust,
@@ -165,11 +160,33 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     )
 
 
+def _gaussian(
+    name: str,
+    document: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    corrections: Corrections | None,
+) -> DiagonalGaussian | None:
+    stated = document.get(name)
+    if stated is None:
+        return None
+    parts = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
+    basis: Basis | None
+    if "basis" in stated:
+        assert corrections is not None
+        basis = corrections.grid if stated["basis"] == "grid" else corrections.eigen
+    else:
+        grid, eigen = _bases(stated, parts)
+        basis = grid or eigen
+    if basis is None:
+        raise ValueError(f"{name} without the basis it is stated in")
+    return DiagonalGaussian(parts["mean"], basis, parts["spectrum"].double())
+
+
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
     document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
-            document |= _basis_described(basis, tensors)
+            document |= _basis_described(basis, tensors, "corrections.")
     for name, value in (
         ("eigenvalues", corrections.eigenvalues),
         ("log_determinants", corrections.log_determinants),
@@ -198,7 +215,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         found = tensors.get(f"corrections.{name}")
         return None if found is None else found.double()
 
-    grid, eigen = _bases(document, tensors)
+    grid, eigen = _bases(document, tensors, "corrections.")
     regression = None
     if document.get("regression") is not None:
         stated = document["regression"]
@@ -223,22 +240,22 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     return found
 
 
-def _basis_described(basis: Basis, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _basis_described(basis: Basis, tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Any]:
     if isinstance(basis, GridBasis):
         return {"shape": list(basis.shape), "waves": list(basis.kinds)}
     assert isinstance(basis, EigenBasis)
-    tensors["corrections.eigenvectors"] = basis.vectors.float()
+    tensors[f"{prefix}eigenvectors"] = basis.vectors.float()
     return {}
 
 
 def _bases(
-    document: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    document: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: str = ""
 ) -> tuple[GridBasis | None, EigenBasis | None]:
     grid = eigen = None
     if "waves" in document:
         shape = tuple(int(side) for side in document["shape"])
         grid = GridBasis(shape, as_kinds(document["waves"]))
-    vectors = tensors.get("corrections.eigenvectors")
+    vectors = tensors.get(f"{prefix}eigenvectors")
     if vectors is not None:
         eigen = EigenBasis(_orthonormal(vectors.double()))
     return grid, eigen

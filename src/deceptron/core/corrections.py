@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis
+from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis, diagonal
 
 # Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
 BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
@@ -117,6 +117,12 @@ class Corrections:
                     found.append(Member(name, self.grid, spectrum / spectrum.mean()))
         return tuple(found)
 
+    @cached_property
+    def spread(self) -> Float[Tensor, "M n"]:
+        """Standard deviation of each component under every member, of size one."""
+        rows = [diagonal(m.basis, m.spectrum[None])[0].sqrt() for m in self.members]
+        return self.scale * torch.stack(rows)
+
     def strengths(self, precision: Float[Tensor, " B"]) -> Float[Tensor, "S B"]:
         """``t`` of every size, for rows whose data have this relative precision."""
         sizes = torch.tensor(SIZES, dtype=torch.float64, device=precision.device)
@@ -129,8 +135,8 @@ class Corrections:
 
     def std(
         self, member: Int[Tensor, " B"], size: Float[Tensor, " B"], precision: Float[Tensor, " B"]
-    ) -> Float[Tensor, "B n"]:
-        """What each component may still be off by, from the table, times ``factor``."""
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:
+        """Of each component, before the data were seen and as they leave it, from the table."""
         assert self.log_variances is not None
         t = (self.scale * size.double()).square() * precision.double()
         table = self.log_variances.to(t)
@@ -139,7 +145,8 @@ class Corrections:
             rows = (member == number).nonzero().flatten()
             # The table's columns stand where _between has its members: one curve a component.
             found[rows] = _between(VARIANCE_NODES, table[number].T, t[rows][None])[:, 0].T
-        return self.factor * self.scale * size.double()[:, None] * (0.5 * found).exp()
+        scale = self.scale * size.double()[:, None]
+        return scale * (0.5 * table[member, 0]).exp(), scale * (0.5 * found).exp()
 
 
 def tabulated(

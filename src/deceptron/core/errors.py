@@ -22,6 +22,14 @@ class CheckpointError(DeceptronError, ValueError):
     """A file is not a checkpoint of this library, is damaged, or belongs to something else."""
 
 
+class FileError(CheckpointError):
+    """The system refuses to write a file or a folder, or what is there is nothing to write over."""
+
+
+class WorkFailed(DeceptronError, RuntimeError):
+    """A job failed where it was run: in another process, or on another machine."""
+
+
 class SolveFailed(DeceptronError, RuntimeError):
     """Raised by ``Solution.raise_if_failed``; never by a solve itself."""
 

@@ -2,7 +2,9 @@
 
 - *At its start*: the learned gain (``geometry/posterior.py``), calibrated on one-shot answers.
 - *Corrected*: the posterior of the correction that the evidence chose. Where its span was all of
-  space it is the row's own; else the one tabled for such a correction.
+  space it is the row's own; else the one tabled for such a correction. What the start may have been
+  off by is added where the data have not decided: in the share of the correction's variance that
+  they leave.
 - *Regressed*: what such answers erred by on validation rows.
 
 A row that leaves more than the noise has bars wider by that ratio (the Birge ratio).
@@ -14,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core import Bounds
 from deceptron.core.corrections import Member
-from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, drawn_seed, quantile
+from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, quantile
 from deceptron.geometry.trust import into_box
 
 # Half-width of a 90% interval of a normal law.
@@ -28,44 +30,38 @@ NORMAL_90 = 1.6449
 
 @dataclass(frozen=True, eq=False)
 class AnswerBars:
-    """Bars of rows of two kinds: ``at_start`` makes those of the rows ``first``, ``std_of`` says
-    those of the others, whose errors look like draws of ``shape``.
+    """Bars about ``x``: ``at_start`` makes those of all rows as if they were one-shot answers, and
+    ``combine`` those of the rows ``corrected`` out of them, whose errors look like draws of
+    ``shapes[member]``.
     """
 
     x: Float[Tensor, "B *x"]
     bounds: Bounds | None
-    first: Tensor
-    others: Tensor
-    at_start: Posterior | None
-    known_std: Callable[[], Float[Tensor, "k n"]] | None
+    at_start: Posterior
+    corrected: Int[Tensor, " k"]
+    combine: Callable[[Float[Tensor, "k n"]], Float[Tensor, "k n"]]
     shapes: tuple[Member, ...]
-    member: Tensor
+    member: Int[Tensor, " k"]
 
     def std(
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "B *x"]:
         """Standard deviation of each component, before clipping."""
-        found = torch.full_like(self.x, torch.nan)
-        if len(self.first) and self.at_start is not None:
-            found[self.first] = self.at_start.std(samples, generator=generator)
-        if len(self.others) and self.known_std is not None:
-            found[self.others] = self.known_std().reshape(-1, *self.x.shape[1:]).to(found)
+        found = self.at_start.std(samples, generator=generator)
+        if len(self.corrected):
+            mine = self.combine(found[self.corrected].flatten(1))
+            found[self.corrected] = mine.reshape(-1, *self.x.shape[1:]).to(found)
         return found
 
     def sample(
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each answer, clipped to the box."""
-        draws = torch.full((samples, *self.x.shape), torch.nan).to(self.x)
-        # Drawn whether it is needed or not: a row does not depend on how its neighbours ended.
-        own = Generator().manual_seed(drawn_seed(generator))
-        if len(self.first) and self.at_start is not None:
-            draws[:, self.first] = self.at_start.sample(samples, generator=generator)
-        if len(self.others) and self.known_std is not None:
-            std = self.known_std().to(self.x)
-            draws[:, self.others] = self._drawn(std, samples, own).reshape(
-                samples, len(self.others), *self.x.shape[1:]
-            )
+        draws = self.at_start.sample(samples, generator=generator)
+        if len(self.corrected):
+            std = self.std()[self.corrected].flatten(1)
+            mine = self._drawn(std, samples, generator)
+            draws[:, self.corrected] = mine.reshape(samples, -1, *self.x.shape[1:])
         flat = into_box(draws.reshape(-1, *self.x.shape[1:]), self.bounds)
         return flat.reshape(draws.shape)
 
@@ -79,8 +75,8 @@ class AnswerBars:
         """Lower and upper ends, component by component, clipped to the box."""
         std = self.std(samples, generator=generator)
         # Student's where the deviation comes from draws, normal where it is known.
-        width = torch.full_like(self.x[:, :1].flatten(1)[:, 0], quantile(level, samples))
-        width[self.others] = quantile(level, 10**6)
+        width = self.x.new_full((len(self.x),), quantile(level, samples))
+        width[self.corrected] = quantile(level, 10**6)
         half = std * width.reshape(-1, *(1,) * (self.x.ndim - 1))
         return into_box(self.x - half, self.bounds), into_box(self.x + half, self.bounds)
 
@@ -96,4 +92,4 @@ class AnswerBars:
             drawn = self.shapes[number].root(white)
             drawn = drawn / drawn.square().mean(0).sqrt().clamp_min(1e-300)
             fields[:, rows] = drawn[:, None].to(std)
-        return self.x[self.others].flatten(1) + fields * std
+        return self.x[self.corrected].flatten(1) + fields * std

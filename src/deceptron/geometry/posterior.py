@@ -115,7 +115,7 @@ class Posterior:
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each row, clipped to the box."""
-        deviations = torch.cat(list(self._deviations(samples, drawn_seed(generator))))
+        deviations = torch.cat(list(self._deviations(samples, _seed(generator))))
         return self._clip(self.x + deviations.transpose(0, 1))
 
     def std(
@@ -125,7 +125,7 @@ class Posterior:
 
         Without a generator they are always the same, those of ``calibrate`` and ``dc.solve``.
         """
-        parts = self._deviations(samples, drawn_seed(generator or Generator().manual_seed(0)))
+        parts = self._deviations(samples, _seed(generator or Generator().manual_seed(0)))
         return torch.cat([part.square().mean(1).sqrt() for part in parts])
 
     def interval(
@@ -251,7 +251,7 @@ def conformal(scores: Float[Tensor, "N *x"]) -> float:
     return float(flat.kthvalue(min(rank, flat.numel())).values)
 
 
-def drawn_seed(generator: Generator | None) -> int:
+def _seed(generator: Generator | None) -> int:
     """Draws are made anew for every piece of the rows: a seed lets them be the same."""
     device = None if generator is None else generator.device
     return int(torch.randint(2**62, (), generator=generator, device=device))

@@ -5,10 +5,12 @@ and ``bounds.high`` (a bound without axes was a number). The document says what 
 
     {"format": "deceptron-pair", "version": 2, "library": "0.2.0", "name": "heat-1d",
      "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {}, "calibration": {...},
-     "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...}}
+     "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...},
+     "sha256": "of the document without this entry, and of the tensors"}
 
 A pair without a ridge estimate has no such entry. Files of version 1 have their calibration among
-the provenance, and sometimes a map called ``shrinkage``, which is passed over.
+the provenance, and sometimes a map called ``shrinkage``, which is passed over; the oldest have no
+checksum. NaN is in no weight, of a file or of a pair that is saved.
 
 A module of a class this library does not know has ``"kind": null`` and the name of its class;
 it loads into a module that the caller hands in.
@@ -16,6 +18,7 @@ it loads into a module that the caller hands in.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from importlib import metadata, resources
@@ -73,13 +76,17 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
         "calibration": calibration,
         "modules": {prefix: _describe(module) for prefix, module in modules.items()},
     }
+    # A clone for each: safetensors takes neither views nor weights that two maps share.
+    tensors = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
+    if broken := _not_finite(tensors, modules):
+        raise CheckpointError(f"weights must be finite to be saved; {broken} is not")
     try:
+        document["sha256"] = _checksum(document, tensors)
         header = {_KEY: json.dumps(document, sort_keys=True)}
     except (TypeError, ValueError) as error:
         raise ConfigError(f"pair.provenance must be JSON: {error}") from error
-    # A clone for each: safetensors takes neither views nor weights that two maps share.
-    tensors = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
-    _write(path, to_bytes(tensors, metadata=header))
+    with replacing(path) as temporary:
+        temporary.write_bytes(to_bytes(tensors, metadata=header))
     return path
 
 
@@ -149,17 +156,34 @@ def _describe(module: nn.Module) -> dict[str, Any]:
     return {"kind": None, "class": f"{type(module).__module__}.{type(module).__qualname__}"}
 
 
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
+def _checksum(document: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """Of all that the file says but its checksum; one flipped bit changes answers."""
+    # Through text and back: keys become strings, tuples lists, as they are after loading.
+    plain = json.loads(json.dumps({k: v for k, v in document.items() if k != "sha256"}))
+    hashed = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+    for key in sorted(tensors):
+        value = tensors[key]
+        hashed.update(f"{key} {value.dtype} {tuple(value.shape)} ".encode())
+        hashed.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.hexdigest()
+
+
+def _not_finite(tensors: dict[str, Tensor], modules: dict[str, nn.Module]) -> str | None:
+    """The first tensor with NaN, or parameter with infinity; a buffer or a bound may have that."""
+    learned = {f"{name}.{key}" for name, m in modules.items() for key, _ in m.named_parameters()}
+    for key, value in tensors.items():
+        if value.is_floating_point() or value.is_complex():
+            bad = value.isnan() if key not in learned else ~value.isfinite()
+            if bool(bad.any()):
+                return key
+    return None
 
 
 def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
     document, tensors = _read(path)
+    whole = dict(tensors)
     try:
+        _check_fields(document)
         parts = {prefix: _part(tensors, prefix) for prefix in ("scaler", "bounds", "calibration")}
         if document["version"] == 1:
             document["modules"].pop("shrinkage", None)
@@ -175,6 +199,8 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             raise CheckpointError(f"{path} holds tensors of no module: {_some(tensors)}")
         for prefix, module in modules.items():
             _check_fit(path, prefix, module, states[prefix], exact=given.get(prefix) is not None)
+        if broken := _not_finite(whole, modules):
+            raise CheckpointError(f"{path}: weights must be finite; {broken} is not")
         pair = Deceptron(
             modules["f"],
             modules["g"],
@@ -187,6 +213,9 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             calibration=_calibration(document, parts["calibration"]),
             provenance=document["provenance"],
         )
+        for name, entry in vars(Deceptron).items():
+            if isinstance(entry, property):
+                getattr(pair, name)  # what it makes of its provenance; later it would be too late
     except CheckpointError:
         raise
     except (DeceptronError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -220,7 +249,24 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{document.get('library', 'unknown')}; this is deceptron {_library_version()}, which "
             f"reads up to version {VERSION}: upgrade it"
         )
+    if "sha256" in document and document["sha256"] != _checksum(document, tensors):
+        raise CheckpointError(
+            f"{path} is damaged: its checksum is not that of its content; copy it again"
+        )
     return document, tensors
+
+
+def _check_fields(document: dict[str, Any]) -> None:
+    """Types that the pair does not check itself."""
+    kinds: dict[str, Any] = {
+        "bounded": bool,
+        "provenance": dict,
+        "modules": dict,
+        "name": (str, type(None)),
+    }
+    for key, kind in kinds.items():
+        if not isinstance(document[key], kind):
+            raise TypeError(f"{key} is {document[key]!r}")
 
 
 def _diagnosis(path: Path, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from deceptron.core.errors import ConfigError
-from deceptron.core.files import replacing
+from deceptron.core.files import cannot_write, destination, replacing
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -21,6 +22,8 @@ def check_picture_path(path: Path) -> None:
         raise ConfigError(f"path must end in one of {', '.join(SUFFIXES)}; got {str(path)!r}")
     if not path.parent.is_dir():
         raise ConfigError(f"path must lie in a folder that exists; got {str(path)!r}")
+    if not os.access(destination(path).parent, os.W_OK):
+        raise cannot_write(path, "its folder may not be written to")
 
 
 def as_plane(value: Tensor) -> Tensor:

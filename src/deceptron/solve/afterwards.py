@@ -110,58 +110,66 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
     if not isinstance(pair, Pair) or task.noise is None or not isinstance(prior, Covariance):
         return None
     notes = outcome.notes
-    corrected = torch.zeros_like(task.no_data)
+    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
     if "count" in notes:
-        corrected = (notes["count"] > 0) & (outcome.iterations > 0)
-    first, others = (~corrected).nonzero().flatten(), corrected.nonzero().flatten()
-    x = outcome.x.reshape(-1, *task.x_shape)
+        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
     ratio = task.objective.over_level(outcome.residual)
-    noise = task.noise.reshape(-1, *task.y_shape)
-    at_start = None
-    if len(first):
-        rows = noise if len(noise) == 1 else noise[first]
-        assert known.g is not None
-        at_start = Posterior(
-            pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
-            x=x[first],
-            prior=prior,
-            noise_std=rows * known.scaler.scale.to(rows),
-            noise_rows=len(noise) > 1,
-            misfit=ratio[first],
-            bounds=task.bounds,
-            factor=calibration.interval_factor or 1.0,
-            prior_share=calibration.prior_share or 1.0,
-        )
-    corrections = task.corrections
-    return AnswerBars(
-        x=x,
+    noise = task.noise
+    if task.objective.observed is not None:
+        noise = torch.where(task.objective.observed > 0, noise, torch.inf)
+    noise = noise.reshape(-1, *task.y_shape)
+    assert known.g is not None
+    misfit = ratio.clone()
+    misfit[corrected] = 1.0
+    at_start = Posterior(
+        pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
+        x=outcome.x.reshape(-1, *task.x_shape),
+        prior=prior,
+        noise_std=noise * known.scaler.scale.to(noise),
+        noise_rows=len(noise) > 1,
+        misfit=misfit,
         bounds=task.bounds,
-        first=first,
-        others=others,
+        factor=calibration.interval_factor or 1.0,
+        prior_share=calibration.prior_share or 1.0,
+    )
+    return AnswerBars(
+        x=at_start.x,
+        bounds=task.bounds,
         at_start=at_start,
-        known_std=None if corrections is None else lambda: _corrected_std(task, outcome, others),
-        shapes=() if corrections is None else corrections.members,
-        member=notes["member"][others] if len(others) else others,
+        corrected=corrected,
+        combine=lambda std: _corrected_std(task, outcome, corrected, std.double()),
+        shapes=() if task.corrections is None else task.corrections.members,
+        member=notes["member"][corrected] if len(corrected) else corrected,
     )
 
 
-def _corrected_std(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> Float[Tensor, "k n"]:
+def _corrected_std(
+    task: Task, outcome: Outcome, rows: Int[Tensor, " k"], at_start: Float[Tensor, "k n"]
+) -> Float[Tensor, "k n"]:
+    """Of corrected rows, given what they would be as one-shot answers."""
     corrections = task.corrections
     assert corrections is not None
     notes = {name: value[rows] for name, value in outcome.notes.items()}
-    ratio = task.objective.over_level(outcome.residual)[rows]
-    wider = torch.maximum(ratio, notes["noise"]).clamp_min(1.0).double()[:, None]
+    ratio = task.objective.over_level(outcome.residual)[rows].double()
+    noise = notes["noise"].double().clamp_min(1.0)
+    weight = task.objective.at(rows).whiten(torch.ones_like(task.target[rows]))
+    precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
+    precision = precision / noise.square()
+    size = notes["size"].double() * noise
     if task.start.shape[1] <= DENSE:
-        std = corrections.factor * notes["spread"].double() * wider
+        before = size[:, None] * corrections.spread[notes["member"]].to(size)
+        after = notes["spread"].double() * noise[:, None]
     else:
-        objective = task.objective.at(rows)
-        weight = objective.whiten(torch.ones_like(task.target[rows]))
-        precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
-        std = corrections.std(notes["member"], notes["size"], precision) * wider
+        before, after = corrections.std(notes["member"], size, precision)
+    left = (after / before).clamp(max=1.0)
+    std = torch.hypot(after, left * at_start) * (ratio / noise).clamp_min(1.0)[:, None]
+    std = corrections.factor * std
     regression = corrections.regression
     if regression is not None:
         mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
-        own = regression.factor * regression.std.to(std)
+        # Calibrated with all sensors: fewer of them tell less.
+        fewer = precision[mine].clamp(max=1.0).rsqrt()[:, None]
         # A guess that was taken explains the data: they are no noisier than stated.
-        std[mine] = own * ratio[mine, None].clamp_min(1.0).to(std)
+        own = regression.factor * regression.std.to(std) * fewer
+        std[mine] = own * ratio[mine, None].clamp_min(1.0)
     return std

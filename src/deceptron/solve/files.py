@@ -1,66 +1,125 @@
-"""Rows of arrays in files, read and written in pieces so that memory never holds the whole.
+"""Rows of observations in files, read in pieces so that memory never holds the whole.
 
-Observations: ``.npy``, ``.npz`` (an array named ``y``, or the only one) and, with h5py, ``.h5`` or
-``.hdf5`` (a dataset named ``y``, or the only one). Results: the same kinds; ``.npy`` holds x alone.
-Nothing here unpickles: arrays of Python objects are refused.
+``.npy``; ``.npz``, ``.h5`` or ``.hdf5`` (h5py), ``.zarr`` (zarr) and ``.nc`` (xarray) with an array
+named ``y`` or only one. A file is not believed: nothing here unpickles, follows a link to another
+file, or takes memory because a header says so.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import math
 import os
+import shutil
 import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
-from deceptron.core.files import replacing
+from deceptron.core.files import cannot_write, replacing
 
 Array = npt.NDArray[Any]
-SUFFIXES = (".npy", ".npz", ".h5", ".hdf5")
+SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc")
+HDF5 = (".h5", ".hdf5")
+_HEADER = 10_000  # bytes; numpy's own limit, which it checks after it has read them
+_PIECE = 2**24
+_ZARR_NOTES = ("zarr.json", ".zarray", ".zmetadata")
+_LARGEST = 2**30  # bytes of one row, or of one stored chunk, which is decoded whole
 
 
-class Rows(Protocol):
-    """What a source of rows looks like: a shape, a dtype and slices of rows."""
+@dataclass(frozen=True)
+class Source:
+    """Where observations are: a file and the name of an array in it."""
+
+    path: Path
+    array: str
+
+    @contextmanager
+    def opened(self) -> Iterator[Rows]:
+        """The rows; errors of the file name it."""
+        suffix = check_suffix("observations", self.path)
+        if not (self.path.is_dir() if suffix == ".zarr" else self.path.is_file()):
+            raise ConfigError(f"observations: there is no file {self.path}")
+        with ExitStack() as stack:
+            with _reading(self.path):
+                rows = _OPEN[suffix](self, stack)
+                _check_rows(self.path, rows)
+            yield rows
+
+    def unpacked(self, folder: Path) -> Source:
+        """One whose rows can be read in any order: a compressed member is laid out in ``folder``.
+
+        Every worker would have to unpack it up to its rows otherwise.
+        """
+        if self.path.suffix.lower() != ".npz":
+            return self
+        plain = replace(self, path=folder / "observations.npy")
+        with ExitStack() as stack, _reading(self.path):
+            archive = stack.enter_context(zipfile.ZipFile(self.path))
+            member = _member(self, archive)
+            if member.compress_type == zipfile.ZIP_STORED:
+                return self
+            content = stack.enter_context(archive.open(member))
+            shape, dtype, offset = _npy_header(content)
+            size = offset + math.prod(shape) * dtype.itemsize
+            if not plain.path.is_file() or plain.path.stat().st_size != size:
+                if shutil.disk_usage(folder).free < size:
+                    raise cannot_write(plain.path, f"it needs {size / 2**30:.1f} GiB")
+                content.seek(0)
+                with replacing(plain.path) as temporary, open(temporary, "wb") as target:
+                    shutil.copyfileobj(content, target, _PIECE)
+        return plain
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An open array of rows; a slice is read when it is asked for."""
+
+    path: Path
+    array: Any
+    row: str = "row"  # what its first dimension is called
 
     @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return tuple(self.array.shape)
 
     @property
-    def dtype(self) -> Any: ...  # noqa: D102
+    def dtype(self) -> Any:
+        """Of the numbers."""
+        return self.array.dtype
 
-    def __getitem__(self, rows: slice) -> Array: ...
+    def __getitem__(self, rows: slice) -> Array:
+        with _reading(self.path):
+            found: Array = np.asarray(self.array[rows])
+            return found
 
 
-@contextmanager
-def open_rows(path: str | os.PathLike[str], *, name: str = "y") -> Iterator[Rows]:
-    """The rows stored in ``path``; ``name`` picks the array of a file that can hold several."""
-    path = Path(path)
-    suffix = check_suffix("observations", path)
-    if not path.is_file():
-        raise ConfigError(f"observations: there is no file {path}")
-    with ExitStack() as stack:
-        with _reading(path):
-            rows: Any
-            if suffix == ".npy":
-                rows = np.load(path, mmap_mode="r", allow_pickle=False)
-            elif suffix == ".npz":
-                archive = stack.enter_context(zipfile.ZipFile(path))
-                member = _pick(path, name, [n.removesuffix(".npy") for n in archive.namelist()])
-                rows = _ZippedRows.open(archive, f"{member}.npy")
-            else:
-                h5py = _h5py()
-                file = stack.enter_context(h5py.File(path, "r"))
-                arrays = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
-                rows = file[_pick(path, name, arrays)]
-            _check_rows(path, rows)
-        yield _FileRows(path, rows)
+def check_suffix(what: str, path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
+    """The file's kind, or an error that lists the kinds; libraries are needed from the start."""
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        raise ConfigError(f"{what} must end in {', '.join(suffixes)}; got {path.name!r}")
+    if suffix in HDF5:
+        library("h5py", "hdf5")
+    if suffix in (".zarr", ".nc"):
+        library("zarr" if suffix == ".zarr" else "xarray", "zarr")
+    return suffix
+
+
+def library(name: str, extra: str) -> Any:
+    """An optional library, or how to get it."""
+    try:
+        return __import__(name)
+    except ImportError:
+        raise ConfigError(f"{name} is needed: pip install 'deceptron[{extra}]'") from None
 
 
 @contextmanager
@@ -70,134 +129,187 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except DeceptronError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"observations: {path} cannot be read: {error}") from error
+    except Exception as error:  # each of the libraries has a family of errors of its own
+        words = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ConfigError(f"observations: {path} cannot be read: {words}") from error
 
 
-@dataclass(frozen=True)
-class _FileRows:
-    """Rows whose reading errors name the file."""
-
-    path: Path
-    rows: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.rows.shape)
-
-    @property
-    def dtype(self) -> Any:
-        return self.rows.dtype
-
-    def __getitem__(self, rows: slice) -> Array:
-        with _reading(self.path):
-            found: Array = np.asarray(self.rows[rows])
-            return found
+def _npy(source: Source, stack: ExitStack) -> Rows:
+    with open(source.path, "rb") as file:
+        shape, dtype, offset = _npy_header(file)
+    return _mapped(source.path, shape, dtype, offset, source.path.stat().st_size)
 
 
-def write_columns(
-    path: Path, shapes: dict[str, tuple[tuple[int, ...], Any]], pieces: Iterable[dict[str, Array]]
-) -> None:
-    """Write columns of rows, piece by piece; the file appears whole or not at all.
-
-    ``shapes`` has the full shape and dtype of each column, ``pieces`` the rows in order; a
-    ``.npz`` file takes one column at a time, so ``pieces`` must be iterable more than once.
-    """
-    with replacing(path) as temporary:
-        if path.suffix.lower() == ".npy":
-            shape, dtype = shapes["x"]
-            table = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
-            _fill({"x": table}, pieces)
-            table.flush()
-        elif path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(temporary, "w") as archive:
-                for column, (shape, dtype) in shapes.items():
-                    with archive.open(f"{column}.npy", "w", force_zip64=True) as member:
-                        header = {
-                            "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
-                            "fortran_order": False,
-                            "shape": shape,
-                        }
-                        np.lib.format.write_array_header_1_0(member, header)
-                        for piece in pieces:
-                            member.write(np.ascontiguousarray(piece[column], dtype=dtype).tobytes())
-        else:
-            with _h5py().File(temporary, "w") as file:
-                tables = {c: file.create_dataset(c, s, dtype=d) for c, (s, d) in shapes.items()}
-                _fill(tables, pieces)
+def _npz(source: Source, stack: ExitStack) -> Rows:
+    archive = stack.enter_context(zipfile.ZipFile(source.path))
+    member = _member(source, archive)
+    content = stack.enter_context(archive.open(member))
+    shape, dtype, offset = _npy_header(content)
+    if member.file_size != offset + math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{member.filename} is not as long as its shape {shape} says")
+    if member.compress_type == zipfile.ZIP_STORED:
+        # The local header has its own name and extra field, not those of the directory.
+        with open(source.path, "rb") as file:
+            file.seek(member.header_offset)
+            local = file.read(30)
+        lengths = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
+        start = member.header_offset + 30 + sum(lengths)
+        return _mapped(source.path, shape, dtype, start + offset, start + member.file_size)
+    return Rows(source.path, _Unpacking(content, shape, dtype, offset))
 
 
-def check_suffix(what: str, path: Path) -> str:
-    """The file's kind, or an error that lists the kinds; HDF5 needs its library from the start."""
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ConfigError(f"{what} must end in {', '.join(SUFFIXES)}; got {path.name!r}")
-    if suffix in (".h5", ".hdf5"):
-        _h5py()
-    return suffix
+def _member(source: Source, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+    return members[_pick(source, list(members))]
 
 
 @dataclass
-class _ZippedRows:
-    """A member of an .npz file, read as one stream: forward is cheap, backward starts again."""
+class _Unpacking:
+    """A compressed member, read as one stream: forward is cheap, backward starts again."""
 
     stream: IO[bytes]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     header_bytes: int
 
-    @classmethod
-    def open(cls, archive: zipfile.ZipFile, member: str) -> _ZippedRows:
-        stream = archive.open(member)
-        version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read is None:
-            raise ShapeError(f"{member} has array format {version}, which is not supported")
-        shape, fortran, dtype = read(stream)
-        if fortran and len(shape) > 1:
-            raise ShapeError(f"{member} is stored by columns: save np.ascontiguousarray(y)")
-        return cls(stream, shape, dtype, stream.tell())
-
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
-        size = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        size = math.prod(self.shape[1:]) * self.dtype.itemsize
         self.stream.seek(self.header_bytes + start * size)
         content = self.stream.read((stop - start) * size)
         return np.frombuffer(content, self.dtype).reshape(stop - start, *self.shape[1:])
 
 
-def _check_rows(path: Path, rows: Any) -> None:
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, dtype and length of an array's header, from a stream that has nothing else before."""
+    start = file.read(8)
+    wide = {1: 2, 2: 4, 3: 4}.get(start[6] if len(start) == 8 else 0)
+    if start[:6] != np.lib.format.MAGIC_PREFIX or wide is None:
+        raise ValueError("it does not start like an array of numpy")
+    length = file.read(wide)
+    size = int.from_bytes(length, "little")
+    if size > _HEADER:
+        raise ValueError(f"its header must be at most {_HEADER} bytes; it claims {size}")
+    header = start + length + file.read(size)
+    # Version 3 differs from 2 in the encoding of names of fields, which numbers do not have.
+    read = np.lib.format.read_array_header_1_0 if wide == 2 else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(io.BytesIO(header[8:]))
+    if any(not 0 <= extent < 2**62 for extent in shape):
+        raise ValueError(f"its shape {shape} is impossible")
+    if dtype.hasobject:
+        raise ConfigError("observations: Python objects are not loaded; save numbers")
+    if fortran and len(shape) > 1:
+        raise ShapeError("observations are stored by columns: save np.ascontiguousarray(y)")
+    return tuple(shape), dtype, len(header)
+
+
+def _mapped(path: Path, shape: tuple[int, ...], dtype: Any, offset: int, end: int) -> Rows:
+    """Beyond the end of a mapped file lies not an error but the death of the process."""
+    wanted = offset + math.prod(shape) * dtype.itemsize
+    if wanted > min(end, path.stat().st_size):
+        raise ValueError(f"shape {shape} needs {wanted} bytes, and the file has {end}")
+    if 0 in shape:
+        return Rows(path, np.empty(shape, dtype))
+    return Rows(path, np.memmap(path, dtype, mode="r", offset=offset, shape=shape))
+
+
+def _hdf5(source: Source, stack: ExitStack) -> Rows:
+    h5py = library("h5py", "hdf5")
+    file = stack.enter_context(h5py.File(source.path, "r"))
+    links = {key: file.get(key, getlink=True) for key in file}
+    ours = {key for key, link in links.items() if isinstance(link, h5py.HardLink)}
+    if source.array in links and source.array not in ours:
+        raise ConfigError(f"observations: {source.array} in {source.path.name} is a link; save it")
+    arrays = [key for key in sorted(ours) if isinstance(file[key], h5py.Dataset)]
+    found = file[_pick(source, arrays)]
+    if found.is_virtual or found.external:
+        raise ConfigError(
+            f"observations: {found.name} in {source.path.name} must hold its numbers itself; they "
+            "lie in other files"
+        )
+    _check_chunk(found.chunks, found.dtype)
+    return Rows(source.path, found)
+
+
+def _zarr(source: Source, stack: ExitStack) -> Rows:
+    zarr = library("zarr", "zarr")
+    # Of the store and of the arrays in it; further down there are only chunks.
+    notes = (f"{below}{name}" for below in ("", "*/") for name in _ZARR_NOTES)
+    for note in (path for pattern in notes for path in source.path.glob(pattern)):
+        if note.stat().st_size < 2**24 and "pickle" in json.dumps(json.loads(note.read_text())):
+            raise ConfigError(f"observations: {source.path.name} holds pickles: save numbers")
+    found = zarr.open(source.path, mode="r")
+    if not isinstance(found, zarr.Array):
+        found = found[_pick(source, sorted(found.array_keys()))]
+    _check_chunk(found.chunks, found.dtype)
+    names = getattr(found.metadata, "dimension_names", None) or found.attrs.get("_ARRAY_DIMENSIONS")
+    if {"scale_factor", "add_offset"} & set(found.attrs):
+        return _xarray(source, stack)
+    return Rows(source.path, found, str(names[0]) if names and names[0] else "row")
+
+
+def _xarray(source: Source, stack: ExitStack) -> Rows:
+    xarray = library("xarray", "zarr")
+    if source.path.is_file():
+        with open(source.path, "rb") as file:
+            if file.read(8) == b"\x89HDF\r\n\x1a\n":
+                _hdf5(source, stack)
+    how = {"engine": "zarr", "consolidated": False} if source.path.is_dir() else {}
+    data = stack.enter_context(xarray.open_dataset(source.path, cache=False, **how))
+    found = data[_pick(source, list(map(str, data.data_vars)))]
+    return Rows(source.path, _Lazy(found), str(found.dims[0]) if found.dims else "row")
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """A variable of xarray, whose slices are read when they are asked for."""
+
+    found: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.found.shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.found.dtype
+
+    def __getitem__(self, rows: slice) -> Array:
+        values: Array = self.found[rows].values
+        return values
+
+
+_OPEN = {".npy": _npy, ".npz": _npz, ".h5": _hdf5, ".hdf5": _hdf5, ".zarr": _zarr, ".nc": _xarray}
+
+
+def _check_rows(path: Path, rows: Rows) -> None:
     if np.dtype(rows.dtype).kind not in "fiu":
         raise ShapeError(f"observations in {path.name} must be numbers; got dtype {rows.dtype}")
-    if len(rows.shape) < 2 or rows.shape[0] == 0:
+    if len(rows.shape) < 2 or 0 in rows.shape:
         raise ShapeError(
             f"observations in {path.name} must have one or more rows; got shape {rows.shape}"
         )
+    _check_chunk(rows.shape[1:], rows.dtype)
 
 
-def _pick(path: Path, name: str, names: list[str]) -> str:
-    if name in names:
-        return name
+def _check_chunk(shape: tuple[int, ...] | None, dtype: Any) -> None:
+    size = math.prod(shape or ()) * np.dtype(dtype).itemsize
+    if size > _LARGEST:
+        raise ShapeError(
+            f"observations must be stored in chunks of at most 1 GiB; got {size / 2**30:.3g} GiB"
+        )
+
+
+def _pick(source: Source, names: list[str]) -> str:
+    if source.array in names:
+        return source.array
     if len(names) == 1:
         return names[0]
-    raise ConfigError(f"observations: {path.name} has no array {name!r}; it holds {names}")
+    raise ConfigError(
+        f"observations: {source.path.name} has no array {source.array!r}; it holds {names[:20]}"
+    )
 
 
-def _fill(tables: dict[str, Any], pieces: Iterable[dict[str, Array]]) -> None:
-    done = 0
-    for piece in pieces:
-        count = len(piece["x"])
-        for column, table in tables.items():
-            table[done : done + count] = piece[column]
-        done += count
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise ConfigError("HDF5 files need the extra: pip install 'deceptron[hdf5]'") from None
-    return h5py
+def source(path: str | os.PathLike[str], array: str) -> Source:
+    """Observations by path; relative ones are for workers elsewhere, too."""
+    return Source(Path(os.path.abspath(path)), array)

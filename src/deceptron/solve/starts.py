@@ -11,6 +11,7 @@ from torch import Tensor
 from deceptron.core.checks import check_rows
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior, RowMap
+from deceptron.solve.filling import filled as fill
 from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
 
@@ -26,6 +27,7 @@ def start_rows(
     method: Method,
     target: Float[Tensor, "B m"],
     missing: Bool[Tensor, "B m"],
+    noise: Float[Tensor, "#B m"] | None,
     y_shape: tuple[int, ...],
     x0: Tensor | None,
     prior: GaussianPrior | None,
@@ -39,15 +41,15 @@ def start_rows(
                 "method 'wiener' needs a pair that carries its ridge estimate: "
                 "pair.wiener = dc.maps.Wiener.fit(x, y, noise_std=...)"
             )
-        return _filled(known, "wiener", known.wiener, target, missing, y_shape)
+        return _filled(known, "wiener", known.wiener, target, missing, noise, y_shape)
     g = known.g
     if method.start == "reverse" and g is not None:
-        return _filled(known, "g", g, target, missing, y_shape)
+        return _filled(known, "g", g, target, missing, noise, y_shape)
     if method.start == "finite reverse" and g is not None:
         name, reverse = "g", g
         if known.calibration.start == "wiener" and known.wiener is not None:
             name, reverse = "wiener", known.wiener
-        estimate = _filled(known, name, reverse, target, missing, y_shape)
+        estimate = _filled(known, name, reverse, target, missing, noise, y_shape)
         check_prior(prior, tuple(estimate.shape[1:]))
         finite = estimate.flatten(1).isfinite().all(1)
         cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
@@ -84,12 +86,15 @@ def _filled(
     reverse: RowMap,
     target: Tensor,
     missing: Tensor,
+    noise: Tensor | None,
     y_shape: tuple[int, ...],
 ) -> Float[Tensor, "B *x"]:
-    """What a map makes of the observation, with f's prediction where a sensor is missing.
+    """What a map makes of the observation with its missing sensors filled.
 
-    D-IPG's proposal y_t - r_t with r = 0 at such a sensor, from the mean of the training data (zero
-    in normalised units) through the linear estimate, if there is one.
+    By what they would most likely have shown, if the pair knows the covariance of its data. Else by
+    f's prediction: D-IPG's proposal y_t - r_t with r = 0 at such a sensor, from the mean of the
+    data (zero in normalised units) through the linear estimate, if there is one. Passes through f
+    would make the first kind worse.
     """
 
     def mapped(kind: str, map_: RowMap, filled: Tensor) -> Tensor:
@@ -98,6 +103,11 @@ def _filled(
     filled = torch.where(missing, 0.0, target)
     rows = (missing.any(1) & ~missing.all(1)).nonzero().flatten()
     if len(rows) == 0:
+        return mapped(name, reverse, filled)
+    family = known.calibration.observations
+    if family is not None and noise is not None:
+        own = noise if len(noise) == 1 else noise[rows]
+        filled[rows] = fill(family, target[rows], missing[rows], own)
         return mapped(name, reverse, filled)
     first, kind = (known.wiener, "wiener") if known.wiener is not None else (reverse, name)
     x = mapped(kind, first, filled[rows])

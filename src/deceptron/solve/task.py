@@ -186,7 +186,7 @@ def prepare(
     if noise is not None:
         missing = missing | noise.isinf()
     no_data = missing.all(1)
-    start = start_rows(known, method, target, missing, y_shape, None if x0 is None else x0, prior)
+    start = start_rows(known, method, target, missing, noise, y_shape, x0, prior)
     x_shape = tuple(start.shape[1:])
     bounds = known.bounds if bounds is None else bounds
     box = None if bounds is None else Box.parse(bounds, x_shape, start)

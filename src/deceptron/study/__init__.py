@@ -1,8 +1,8 @@
 """Experiments on problems and models; results as plain rows and tensors, never as pictures."""
 
+from deceptron.core.processes import LocalProcesses
 from deceptron.study.builtin import get_study
 from deceptron.study.demo import DEMO_PROBLEMS, Demo, run_demo
-from deceptron.study.executor import Executor, LocalProcesses
 from deceptron.study.grid import Block, Study
 from deceptron.study.measure import Measurement, measure
 from deceptron.study.quality import Quality, assess
@@ -13,7 +13,6 @@ __all__ = [
     "DEMO_PROBLEMS",
     "Block",
     "Demo",
-    "Executor",
     "LocalProcesses",
     "Measurement",
     "Quality",

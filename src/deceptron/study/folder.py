@@ -6,9 +6,7 @@ so that a resumed study solves with the same weights, and a JSON file for each.
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +22,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.core.files import replacing, take_lock
+from deceptron.core.files import (
+    read_json,
+    replacing,
+    sync,
+    temporary_for,
+    write_json,
+    writing,
+)
+from deceptron.core.folder import Folder
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.records import (
     DONE,
@@ -53,38 +59,21 @@ class StudyFolder:
         self, study: Mapping[str, Any], environment: Mapping[str, Any]
     ) -> Iterator[StudyFolder]:
         """Take the folder for this study: a new one, or one that holds it already."""
-        try:
-            for folder in (self.cells, self.models):
-                folder.mkdir(parents=True, exist_ok=True)
-            lock = take_lock(self.path)
-        except BlockingIOError:
-            raise ConfigError(f"out={str(self.path)!r} is in use by another study") from None
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
-        try:
-            self._start(study, environment)
+        folder = Folder(self.path, "study", "study.json", inner=("cells", "models"))
+        identity = {"format": FORMAT, **study}
+        with folder.taken(identity, check=lambda note: self._check_same(note, study)):
+            folder.note_environment(environment)
             yield self
-        finally:
-            lock.close()
-
-    def _start(self, study: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        for litter in (*self.cells.glob(".*.partial*"), *self.models.glob(".*.partial*")):
-            shutil.rmtree(litter) if litter.is_dir() else litter.unlink(missing_ok=True)
-        path = self.path / "study.json"
-        if path.exists():
-            self._check_same(path, study)
-        else:
-            _write_json(path, {"format": FORMAT, **study})
-        self._note_environment(environment)
 
     def is_done(self, cell: Cell) -> bool:
         """Whether a cell has been solved and all that it wrote is still there."""
         return _is_done(self.cells / cell.key)
 
-    def why(self, cell: Cell) -> str:
-        """The reason a cell has no records."""
-        found = _read_json(self.cells / cell.key / "cell.json") or {}
-        return str(found.get("why", "it has not been run"))
+    def absent(self, cell: Cell) -> tuple[str, str]:
+        """Outcome and reason of a cell that has no records."""
+        found = read_json(self.cells / cell.key / "cell.json") or {}
+        outcome, why = found.get("outcome", FAILED), found.get("why", "it has not been run")
+        return str(outcome), str(why)
 
     def write_cell(
         self,
@@ -102,12 +91,12 @@ class StudyFolder:
             if steps is not None:
                 write_table(place / "steps.parquet", STEPS, steps)
             np.savez_compressed(place / "fields.npz", **fields)  # type: ignore[arg-type]
-            _write_json(place / "cell.json", self._cell(cell, DONE, **facts))
+            write_json(place / "cell.json", self._cell(cell, DONE, **facts))
 
     def write_absent(self, cell: Cell, outcome: str, why: str) -> None:
         """Note why a cell has no records: it failed, or its model could not be had."""
         with self._new(cell) as place:
-            _write_json(place / "cell.json", self._cell(cell, outcome, why=why))
+            write_json(place / "cell.json", self._cell(cell, outcome, why=why))
 
     def pair_path(self, model: ModelKey) -> Path:
         """Where the copy of a pair lives."""
@@ -115,22 +104,23 @@ class StudyFolder:
 
     def model(self, model: ModelKey) -> dict[str, Any] | None:
         """What is known of a model that is ready; None if it is not."""
-        found = _read_json(self.models / f"{model.slug}.json")
+        found = read_json(self.models / f"{model.slug}.json")
         ready = found is not None and "why" not in found and _is_whole(self.pair_path(model))
         return found if ready else None
 
     def write_model(self, model: ModelKey, row: Mapping[str, Any]) -> None:
         """Note a row of the table of models, after its pair has been copied."""
-        _write_json(self.models / f"{model.slug}.json", dict(row))
+        write_json(self.models / f"{model.slug}.json", dict(row))
 
-    def write_model_absent(self, model: ModelKey, why: str) -> None:
+    def write_model_absent(self, model: ModelKey, outcome: str, why: str) -> None:
         """Note why a pair could not be had."""
-        _write_json(self.models / f"{model.slug}.json", {"why": why})
+        write_json(self.models / f"{model.slug}.json", {"outcome": outcome, "why": why})
 
-    def why_no_model(self, model: ModelKey) -> str:
-        """The reason a pair could not be had."""
-        found = _read_json(self.models / f"{model.slug}.json") or {}
-        return str(found.get("why", "its model was not prepared"))
+    def no_model(self, model: ModelKey) -> tuple[str, str]:
+        """Outcome and reason of a pair that could not be had."""
+        found = read_json(self.models / f"{model.slug}.json") or {}
+        outcome, why = found.get("outcome", FAILED), found.get("why", "its model was not prepared")
+        return str(outcome), str(why)
 
     def write_models(self, models: Iterable[ModelKey]) -> None:
         """Make ``models.parquet`` from the models that are ready."""
@@ -153,7 +143,7 @@ class StudyFolder:
         return _Whole(self.cells / cell.key)
 
     def _check_same(self, path: Path, study: Mapping[str, Any]) -> None:
-        found = _read_json(path)
+        found = read_json(path)
         if found is None or "key" not in found:
             raise CheckpointError(f"{path} is damaged: choose another folder, or remove it")
         if found.get("format") != FORMAT:
@@ -168,42 +158,34 @@ class StudyFolder:
                 "choose another folder"
             )
 
-    def _note_environment(self, environment: Mapping[str, Any]) -> None:
-        path = self.path / "environment.json"
-        found = _read_json(path)
-        if found is None:
-            _write_json(path, {"started": dict(environment), "resumed": []})
-        else:
-            resumed = [*found.get("resumed", []), dict(environment)]
-            _write_json(path, {**found, "resumed": resumed})
-
 
 class _Whole:
     """A folder filled under another name and then renamed; one that is there and done stays."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
+        self.temporary = temporary_for(place)
 
     def __enter__(self) -> Path:
-        self.temporary.mkdir()
+        with writing(self.place):
+            self.temporary.mkdir()
         return self.temporary
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._put()
+                with writing(self.place):
+                    self._put()
         finally:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _put(self) -> None:
         if _is_done(self.place):
             return  # another process was first; its records are as good
-        for path in self.temporary.iterdir():  # a rename may reach the disk before what it names
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        for path in self.temporary.iterdir():
+            sync(path)
         if self.place.exists():
-            aside = self.temporary.with_name(f"{self.temporary.name}.old")
+            aside = temporary_for(self.place)
             os.replace(self.place, aside)
             shutil.rmtree(aside, ignore_errors=True)
         os.replace(self.temporary, self.place)
@@ -224,16 +206,3 @@ def _is_whole(pair: Path) -> bool:
             return True
     except (OSError, SafetensorError):
         return False
-
-
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None

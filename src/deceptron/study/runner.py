@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
@@ -12,27 +13,31 @@ from pathlib import Path
 
 import torch
 
+from deceptron.core.folder import environment
+from deceptron.core.work import Engine, engine
 from deceptron.maps import Deceptron, load, save
 from deceptron.study import data
 from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.executor import Executor
 from deceptron.study.folder import FAILED, SKIPPED, StudyFolder
 from deceptron.study.grid import Study
 from deceptron.study.models import NoModel, Provider, describe
 from deceptron.study.solving import solve_cell
-from deceptron.train.folder import environment
 
 Watch = Callable[[str, int, int], object]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of the planned cells; ``absent`` counts them by the reason they were left out."""
+    """What became of the planned cells; ``absent`` counts them by the reason they were left out.
+
+    ``failed`` are those that should have been there: not the ones whose model nobody has trained.
+    """
 
     planned: int
     done: int
     earlier: int
     absent: dict[str, int]
+    failed: int
 
 
 def run_study(
@@ -40,7 +45,9 @@ def run_study(
     out: str | os.PathLike[str],
     *,
     runs: str | os.PathLike[str] = "runs",
-    executor: Executor,
+    executor: object = None,
+    workers: int | None = None,
+    address: str | None = None,
     watch: Watch | None = None,
 ) -> Summary:
     """Fill the folder ``out`` with the records of ``study``; what it holds is not done again.
@@ -49,38 +56,45 @@ def run_study(
         study: the grid.
         out: folder of the records; made if missing, continued if it holds the same study.
         runs: where pairs of earlier training runs are looked for, and trained if the study may.
-        executor: who does the work, for example ``LocalProcesses(2)``.
+        executor: who does the work: None for this process, ``"local"``, ``"ray"``, or anything with
+            ``submit`` as ``concurrent.futures.Executor`` has it.
+        workers: processes of an engine by name.
+        address: of a Ray cluster that runs already.
         watch: called as ``watch(phase, done, total)`` whenever some models or a cell are over.
     """
     folder = StudyFolder(out)
     tell = watch or (lambda phase, done, total: None)
     cells, models = study.cells(), study.models()
-    place = {**environment(torch.device("cpu")), "threads": 1, "executor": executor.words}
-    with folder.opened(study.document(), place):
+    with ExitStack() as stack:
+        crew = stack.enter_context(engine(executor, workers=workers, address=address))
+        place = {**environment(), "executor": crew.words}
+        stack.enter_context(folder.opened(study.document(), place))
         waiting = [cell for cell in cells if not folder.is_done(cell)]
         earlier = len(cells) - len(waiting)
-        lacking = _prepare(folder, study, Path(runs), models, executor, tell)
+        lacking = _prepare(folder, study, Path(runs), models, crew, tell)
         for cell in [cell for cell in waiting if cell.model_key in lacking]:
-            folder.write_absent(cell, SKIPPED, lacking[cell.model_key])
+            folder.write_absent(cell, *lacking[cell.model_key])
             waiting.remove(cell)
         over = len(cells) - len(waiting)
         tell("cells", over, len(cells))
-        for finished in executor.run(partial(run_cell, folder.path), waiting):
+        for finished in crew.run(partial(run_cell, folder.path), waiting):
             if finished.failure is not None and not folder.is_done(finished.job):
                 folder.write_absent(finished.job, FAILED, finished.failure)
             over += 1
             tell("cells", over, len(cells))
-        reasons = [folder.why(cell) for cell in cells if not folder.is_done(cell)]
-    return Summary(len(cells), len(cells) - len(reasons), earlier, dict(Counter(reasons)))
+        absent = [folder.absent(cell) for cell in cells if not folder.is_done(cell)]
+    reasons = Counter(why for _, why in absent)
+    failed = sum(outcome != SKIPPED for outcome, _ in absent)
+    return Summary(len(cells), len(cells) - len(absent), earlier, dict(reasons), failed)
 
 
 def run_cell(path: Path, cell: Cell) -> None:
     """Solve one cell and write its records."""
-    folder, key = StudyFolder(path), cell.model_key
+    folder, key, threads = StudyFolder(path), cell.model_key, torch.get_num_threads()
     split = data.split(cell.problem, cell.seed, cell.set, cell.instances)
     if key is None:
         fields = {name: getattr(split, name)[: cell.instances].numpy() for name in ("x", "y")}
-        folder.write_cell(cell, instances=None, steps=None, fields=fields)
+        folder.write_cell(cell, instances=None, steps=None, fields=fields, threads=threads)
         return
     pair = _pair(folder.pair_path(key))
     result = solve_cell(cell, data.problem(cell.problem), pair, split)
@@ -89,6 +103,7 @@ def run_cell(path: Path, cell: Cell) -> None:
         instances=result.instances,
         steps=result.steps,
         fields=result.fields,
+        threads=threads,
         **result.facts,
     )
 
@@ -101,9 +116,10 @@ def prepare_models(path: Path, provider: Provider, models: Sequence[ModelKey]) -
             pair, ships = provider.pair(key)
             row = describe(key, pair, ships=ships)
         except NoModel as reason:
-            folder.write_model_absent(key, str(reason))
+            folder.write_model_absent(key, SKIPPED, str(reason))
         except Exception as error:
-            folder.write_model_absent(key, f"its model failed: {type(error).__name__}: {error}")
+            words = f"its model failed: {type(error).__name__}: {error}"
+            folder.write_model_absent(key, FAILED, words)
         else:
             save(pair, folder.pair_path(key))
             folder.write_model(key, row)
@@ -114,9 +130,9 @@ def _prepare(
     study: Study,
     runs: Path,
     models: list[ModelKey],
-    executor: Executor,
+    crew: Engine,
     tell: Watch,
-) -> dict[ModelKey | None, str]:
+) -> dict[ModelKey | None, tuple[str, str]]:
     """See to every model that is not ready; why some cannot be had."""
     provider = Provider(runs, study.missing_models, scratch=folder.models / "smoke")
     wanted = [key for key in models if folder.model(key) is None]
@@ -124,14 +140,14 @@ def _prepare(
     jobs = [tuple(group) for _, group in groupby(wanted, lambda key: (key.problem, key.seed))]
     over = len(models) - len(wanted)
     tell("models", over, len(models))
-    for finished in executor.run(partial(prepare_models, folder.path, provider), jobs):
+    for finished in crew.run(partial(prepare_models, folder.path, provider), jobs):
         for key in finished.job:
             if finished.failure is not None and folder.model(key) is None:
-                folder.write_model_absent(key, finished.failure)
+                folder.write_model_absent(key, FAILED, finished.failure)
         over += len(finished.job)
         tell("models", over, len(models))
     folder.write_models(models)
-    return {key: folder.why_no_model(key) for key in models if folder.model(key) is None}
+    return {key: folder.no_model(key) for key in models if folder.model(key) is None}
 
 
 @lru_cache(maxsize=4)

@@ -18,6 +18,7 @@ from deceptron.train.presets import recipe as preset_recipe
 from deceptron.train.recipe import Recipe
 from deceptron.train.run import Training
 from deceptron.train.settings import Config, config_of
+from deceptron.train.team import joined
 from deceptron.train.watch import Watcher
 
 
@@ -71,7 +72,10 @@ def train(
     place = check_device("cpu" if device is None else device)
     config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
     start = {} if start_from is None else early_stages(Path(start_from), config)
-    with _folder(out, config, resume=resume, device=place) as folder:
+    with (
+        joined() as team,
+        _folder(out if team.leads else None, config, resume=resume, device=place) as folder,
+    ):
         training = Training(
             problem,
             recipe,
@@ -82,12 +86,13 @@ def train(
             dtype=dtype,
             checkpoint_seconds=checkpoint_seconds,
             start=start,
+            team=team,
         )
         chosen, other = ("jcp", "plain") if jcp else ("plain", "jcp")
         return training.run(
             (chosen, other) if both or recipe.both else (chosen,),
-            progress=progress,
-            callback=callback,
+            progress=progress if team.leads else False,
+            callback=callback if team.leads else None,
             tensorboard=folder.file("tensorboard") if folder and tensorboard else None,
         )
 
@@ -103,9 +108,5 @@ def _folder(
     if out is None:
         yield None
         return
-    folder = RunFolder(Path(out), config)
-    try:
-        folder.open(resume=resume, device=device)
+    with RunFolder(Path(out), config).opened(resume=resume, device=device) as folder:
         yield folder
-    finally:
-        folder.close()

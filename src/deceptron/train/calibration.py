@@ -8,17 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, DiagonalGaussian
-from deceptron.core.calibration import Calibration
+from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian
 from deceptron.core.corrections import Corrections, tabulated
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import ConfigError
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
+from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
-from deceptron.solve.descents.correction import DENSE
+from deceptron.solve.descents.correction import CORRECTION, DENSE
 from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
 
@@ -27,7 +27,7 @@ from deceptron.train.streams import stream
 ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 # Where the simulator is asked to solve, fewer rows must do.
-SOLVED_ROWS, BATCH = 128, 64
+SOLVED_ROWS, BATCH = 96, 48
 # Jacobians that the tables of corrections average over, each as many products as there are
 # unknowns, and the most unknowns for which they are formed.
 POINTS, MOST_UNKNOWNS, CHUNK = 2, 2048, 256
@@ -60,7 +60,8 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
         pair.calibration,
         noise_std=noise_std,
         start=better_start(pair, x, y),
-        family=family_of(corrections, family),
+        family=gaussian_of(family, corrections.eigen or corrections.grid),
+        observations=observations_of(pair.scaler.normalise(data.train.y.to(like))),
         trust=fit_trust(pair, y),
         rows=len(x),
     )
@@ -87,16 +88,21 @@ def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
     return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"
 
 
-def family_of(corrections: Corrections, family: Float[Tensor, "N *x"]) -> DiagonalGaussian | None:
-    """Mean and covariance of the latents in the coordinates of the corrections."""
-    basis = corrections.eigen or corrections.grid
+def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGaussian | None:
+    """Mean and covariance of samples, the latter as far as the basis shows it."""
     if basis is None:
         return None
-    rows = family.double().flatten(1)
-    mean = rows.mean(0)
-    spectrum = basis.forward(rows - mean).square().mean(0)
+    flat = rows.double().flatten(1)
+    mean = flat.mean(0)
+    spectrum = basis.forward(flat - mean).square().mean(0)
     spectrum = spectrum.clamp_min(FLOOR * float(spectrum.max()))
-    return DiagonalGaussian(mean.reshape(family.shape[1:]), basis, spectrum)
+    return DiagonalGaussian(mean.reshape(rows.shape[1:]), basis, spectrum)
+
+
+def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
+    """What sensors show, normalised units: of a vector its own principal directions, else waves."""
+    found = Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT)
+    return gaussian_of(y, found.eigen or found.grid)
 
 
 def with_tables(
@@ -145,37 +151,21 @@ def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
 def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
     """Guesses for rows like these, and what the bars of corrected answers are multiplied by."""
     before = pair.calibration
-    try:
-        regression = fit_regression(pair, problem, x, y, batch=BATCH)
-        _with(pair, before, regression=regression)
-        solutions = [
-            solve(pair, part, forward=problem.simulate, history=False) for part in y.split(BATCH)
-        ]
-        answers = torch.cat([s.x for s in solutions])
-        std = torch.cat([s.std for s in solutions])
-        scores = ((x - answers).abs() / std).flatten(1)
-        rules = torch.cat([s.rule for s in solutions])
-        factors = {}
-        for name, number in (("corrected", 0), ("regressed", 1)):
-            mine = (rules == number).nonzero().flatten()
-            if len(mine) >= FEWEST:
-                factors[name] = conformal(scores[mine]) / 1.6449
-        corrections = pair.calibration.corrections
-        assert corrections is not None
-        if "regressed" in factors and corrections.regression is not None:
-            own = replace(corrections.regression, factor=factors["regressed"])
-            corrections = replace(corrections, regression=own)
-        corrections = replace(corrections, factor=factors.get("corrected", 1.0))
-        pair.calibration = replace(before, corrections=corrections)
-    except Exception:
-        pair.calibration = before
-        raise
-
-
-def _with(pair: Deceptron, calibration: Calibration, **changes: object) -> None:
-    assert calibration.corrections is not None
-    corrections = replace(calibration.corrections, **changes)  # type: ignore[arg-type]
-    pair.calibration = replace(calibration, corrections=corrections)
+    assert before.corrections is not None
+    fitted = fit_regression(pair, problem, x, y, batch=BATCH)
+    if fitted is None:
+        # Few rows need a correction, so solving all of them costs little.
+        regression, rows = None, torch.arange(len(y))
+        plain = solve(pair, y, forward=problem.simulate, history=False)
+    else:
+        regression, rows, plain = fitted.regression, fitted.left_out, fitted.plain
+    mine = (plain.rule == CORRECTION).nonzero().flatten()
+    factor = 1.0
+    if len(mine) >= FEWEST:
+        missed = (x[rows][mine] - plain.x[mine]).abs() / plain.std[mine]
+        factor = conformal(missed.flatten(1)) / NORMAL_90
+    corrections = replace(before.corrections, regression=regression, factor=factor)
+    pair.calibration = replace(before, corrections=corrections)
 
 
 def _rmse(x: Tensor, truth: Tensor) -> float:

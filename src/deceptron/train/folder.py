@@ -18,11 +18,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import platform
-from importlib import metadata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,13 +29,14 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deceptron.core.errors import CheckpointError, ConfigError
-from deceptron.core.files import replacing, take_lock
+from deceptron.core.files import replacing, writing
+from deceptron.core.folder import Folder, environment
+from deceptron.core.identity import digest as core_digest
 from deceptron.train.loop import COLUMNS, Row, StageState
 from deceptron.train.settings import (
     FORMAT,
     VERSION,
     Config,
-    as_json,
     difference,
     digest,
     read_config,
@@ -46,49 +46,35 @@ _KEY = "deceptron"
 
 
 class RunFolder:
-    """The files of one run; ``open`` takes them for this process."""
+    """The files of one run; ``opened`` takes them for this process."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
         self._checkpoints = path / "checkpoints"
         self._digest = digest(config)
         self._metrics: TextIO | None = None
-        self._lock: IO[bytes] | None = None
 
-    def open(self, *, resume: bool, device: torch.device) -> None:
+    @contextmanager
+    def opened(self, *, resume: bool, device: torch.device) -> Iterator[RunFolder]:
         """Take the folder for this run: new, or one with the same settings."""
-        try:
-            self._checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = take_lock(self.path)
-            for folder in (self.path, self._checkpoints):
-                for litter in folder.glob(".*.partial*"):
-                    litter.unlink(missing_ok=True)
-        except BlockingIOError:
-            raise ConfigError(
-                f"out={str(self.path)!r} is in use by another training process"
-            ) from None
-        except OSError as error:
-            raise _cannot(self.path, error) from error
-        config = self.path / "config.json"
-        if config.exists():
+
+        def check(config: Path) -> None:
             if not resume:
                 raise ConfigError(
                     f"out={str(self.path)!r} already holds a run: pass resume=True to continue "
                     "it, or choose another folder"
                 )
             self._digest = digest(_check_same(config, self._config))
-        else:
-            _write(config, (as_json(self._config) + "\n").encode())
-        self._note_environment(device)
 
-    def close(self) -> None:
-        """Give the folder back."""
-        if self._metrics is not None:
-            self._metrics.close()
-            self._metrics = None
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        folder = Folder(self.path, "training process", "config.json", inner=("checkpoints",))
+        with folder.taken(self._config, check=check):
+            folder.note_environment(environment(device))
+            try:
+                yield self
+            finally:
+                if self._metrics is not None:
+                    self._metrics.close()
+                    self._metrics = None
 
     def file(self, name: str) -> Path:
         """A path in the folder."""
@@ -125,19 +111,15 @@ class RunFolder:
         writer.writerows(_shown(row) for row in rows)
         path = self.path / "metrics.csv"
         _write(path, text.getvalue().encode())
-        try:
+        with writing(path):
             self._metrics = open(path, "a", newline="")  # noqa: SIM115
-        except OSError as error:
-            raise _cannot(path, error) from error
 
     def add_metrics(self, row: Row) -> None:
         """Append one epoch."""
         assert self._metrics is not None
-        try:
+        with writing(self.path / "metrics.csv"):
             csv.DictWriter(self._metrics, COLUMNS, lineterminator="\n").writerow(_shown(row))
             self._metrics.flush()
-        except OSError as error:
-            raise _cannot(self.path / "metrics.csv", error) from error
 
     def _save(self, path: Path, stage: str, state: StageState, tensors: dict[str, Tensor]) -> None:
         document = {
@@ -153,6 +135,7 @@ class RunFolder:
         }
         # A clone for each: safetensors takes neither views nor tensors that share memory.
         plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
+        document["sha256"] = _checksum(document, plain)
         _write(path, to_bytes(plain, metadata={_KEY: json.dumps(document)}))
 
     def _read(self, path: Path, stage: str) -> StageState | None:
@@ -173,6 +156,9 @@ class RunFolder:
                 )
             if document["stage"] != stage:
                 return None
+            # Files that are older than the checksum have none.
+            if document.get("sha256", "") not in ("", _checksum(document, tensors)):
+                raise ValueError("its checksum is not that of its content")
             score = document["best_score"]
             return StageState(
                 epoch=document["epoch"],
@@ -190,30 +176,6 @@ class RunFolder:
             raise CheckpointError(
                 f"{path} is damaged ({error}): remove it to repeat the work it held"
             ) from error
-
-    def _note_environment(self, device: torch.device) -> None:
-        path = self.path / "environment.json"
-        now = environment(device)
-        try:
-            record = json.loads(path.read_text())
-            record["resumed"].append(now)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            record = {"started": now, "resumed": []}
-        _write(path, (json.dumps(record, indent=1) + "\n").encode())
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """What the bits of a result may depend on."""
-    return {
-        "library": metadata.version("deceptron"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "device": str(device),
-    }
 
 
 def early_stages(path: Path, config: Config) -> dict[str, StageState]:
@@ -249,16 +211,14 @@ def _check_same(path: Path, wanted: Config) -> Config:
     return found
 
 
+def _checksum(document: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    plain = {key: value for key, value in document.items() if key != "sha256"}
+    return core_digest([json.loads(json.dumps(plain)), tensors])
+
+
 def _write(path: Path, content: bytes) -> None:
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise _cannot(path, error) from error
-
-
-def _cannot(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(f"cannot write {path}: {error.strerror or error}")
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _shown(row: Row) -> Row:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from deceptron.core.errors import DeceptronError
-from deceptron.train.objectives import Measured, Objective
+from deceptron.train.objectives import ALONE, Measured, Objective
 from deceptron.train.recipe import Recipe, Stage, learning_rate
 from deceptron.train.streams import stream
+from deceptron.train.team import Team
 
 Row = dict[str, Any]
 
@@ -77,9 +78,10 @@ class StageRun:
         row_count: int,
         seed: int,
         saved: StageState | None = None,
+        team: Team = ALONE,
     ) -> None:
         self.name, self.stage, self._objective, self._recipe = name, stage, objective, recipe
-        self._row_count, self._seed = row_count, seed
+        self._row_count, self._seed, self._team = row_count, seed, team
         self._parameters = [p for p in objective.module.parameters() if p.requires_grad]
         self.epochs = stage.epochs if self._parameters else 0
         self._optimiser: torch.optim.Adam | None = None
@@ -151,15 +153,17 @@ class StageRun:
             for step, rows in enumerate(batches):
                 rate = learning_rate(self.stage, epoch, step, len(batches))
                 self._optimiser.param_groups[0]["lr"] = rate
-                terms = objective.terms(rows)
+                terms = objective.terms(rows, self._team)
                 loss = torch.stack([weight * value for _, weight, value in terms]).sum()
                 self._optimiser.zero_grad(set_to_none=True)
                 loss.backward()
+                self._team.sum([p.grad for p in self._parameters if p.grad is not None])
                 if self._recipe.clip is not None:
                     torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.clip)
                 self._optimiser.step()
                 for name, value in (("loss", loss), *((n, v) for n, _, v in terms)):
                     sums[name] = sums.get(name, 0.0) + value.detach() * len(rows)
+        self._team.sum(list(sums.values()))
         measured = self._validate(epoch + 1)
         losses = {name: float(value) / self._row_count for name, value in sums.items()}
         if not math.isfinite(losses["loss"]):
@@ -185,7 +189,7 @@ class StageRun:
 
     def _validate(self, epoch: int) -> Measured:
         self._objective.module.eval()
-        measured = self._objective.validate()
+        measured = self._team.share(self._objective.validate)
         for name, value in measured.items():
             if not math.isfinite(value):
                 raise self._diverged(epoch, name, value)

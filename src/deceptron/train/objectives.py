@@ -19,11 +19,13 @@ from deceptron.maps import MLP
 from deceptron.train.data import CHUNK, TrainingData, mapped
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
+from deceptron.train.team import Team
 
 Term = tuple[str, float, Tensor]  # name, weight, value
 Measured = dict[str, float]
 
 FORWARD, REVERSE, CONTINUATION = range(1, 4)
+ALONE = Team()
 
 
 class Objective(Protocol):
@@ -37,8 +39,11 @@ class Objective(Protocol):
     def begin(self, epoch: int) -> None:
         """Draw what lasts an epoch."""
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
-        """Name, weight and value of each loss term on these training rows."""
+    def terms(self, rows: Int[Tensor, " b"], team: Team = ALONE) -> list[Term]:
+        """Name, weight and value of each loss term on these training rows.
+
+        In a team it is this process's part of the value: they add up to it.
+        """
 
     def validate(self) -> Measured:
         """Measurements on the validation rows, without a graph."""
@@ -61,10 +66,12 @@ class ForwardObjective:
     def begin(self, epoch: int) -> None:
         """Nothing is drawn."""
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
+    def terms(self, rows: Int[Tensor, " b"], team: Team = ALONE) -> list[Term]:
         """The task loss."""
         train = self._data.train
-        return [("task", self._weight, mse_loss(self.module(train.x[rows]), train.y[rows]))]
+        part, share = team.part(len(rows))
+        own = rows[part]
+        return [("task", self._weight, share * mse_loss(self.module(train.x[own]), train.y[own]))]
 
     def validate(self) -> Measured:
         """The same loss on the validation rows."""
@@ -124,29 +131,34 @@ class ReverseObjective:
             pairs = stream(data.seed, "pairs", number, epoch)
             self._noisy = data.noisy(data.train, pairs, self._ratio)
 
-    def terms(self, rows: Int[Tensor, " b"]) -> list[Term]:
+    def terms(self, rows: Int[Tensor, " b"], team: Team = ALONE) -> list[Term]:
         """Every loss of non-zero weight."""
         weights, recipe, g = self._recipe.weights, self._recipe, self.module
-        x, y, fx = self._data.train.x[rows], self._data.train.y[rows], self._fx[rows]
-        levels = () if self._ratio is None else (self._ratio[rows],)
+        part, share = team.part(len(rows))
+        own = rows[part]
+        x, y, fx = self._data.train.x[own], self._data.train.y[own], self._fx[own]
+        levels = () if self._ratio is None else (self._ratio[own],)
         found: list[Term] = []
         if weights.reconstruction:
-            found.append(("reconstruction", weights.reconstruction, mse_loss(g(fx), x)))
+            found.append(("reconstruction", weights.reconstruction, share * mse_loss(g(fx), x)))
         if weights.cycle:
             # Drawn whether or not the noise is zero: a setting must not move other streams.
-            white = torch.randn(y.shape, generator=self._cycle_stream, dtype=y.dtype).to(y)
+            whole = (len(rows), *y.shape[1:])
+            white = torch.randn(whole, generator=self._cycle_stream, dtype=y.dtype)[part].to(y)
             near = y + recipe.cycle_noise * white
-            found.append(("cycle", weights.cycle, mse_loss(self._f(g(near)), near)))
+            found.append(("cycle", weights.cycle, share * mse_loss(self._f(g(near)), near)))
         if recipe.noisy_pairs and weights.pairs:
-            found.append(("pairs", weights.pairs, mse_loss(g(self._noisy[rows], *levels), x)))
+            missed = mse_loss(g(self._noisy[own], *levels), x)
+            found.append(("pairs", weights.pairs, share * missed))
         if self._jcp:
             few = rows[: recipe.train_probe_rows]
-            ratio = None if self._ratio is None else self._ratio[few]
-            xi, tangents = self._probes.draw(few, ratio)
-            defect = composition_defect(g, self._seen[few], tangents, xi, ratio)
-            found.append(("jcp", weights.jcp, defect.mean() / self._probes.variance))
+            part, share = team.part(len(few))
+            ratio = None if self._ratio is None else self._ratio[few][part]
+            xi, tangents = self._probes.draw(few, ratio, part)
+            defect = composition_defect(g, self._seen[few[part]], tangents, xi, ratio)
+            found.append(("jcp", weights.jcp, share * (defect.mean() / self._probes.variance)))
         for name, weight, value in self._stabilisers:
-            found.append((name, weight, value()))
+            found.append((name, weight, value() / team.size))
         return found
 
     def _noise_ratios(self, generator: torch.Generator) -> Float[Tensor, " N"] | None:
@@ -210,20 +222,26 @@ class Probes:
             self._bank = xi, torch.cat([_pushed(self._f, rows, some) for rows, some in parts])
 
     def draw(
-        self, rows: Int[Tensor, " b"], ratio: Float[Tensor, " b"] | None = None
+        self,
+        rows: Int[Tensor, " b"],
+        ratio: Float[Tensor, " own"] | None = None,
+        part: slice = slice(None),
     ) -> tuple[Tensor, Tensor]:
-        """``xi`` and ``J_f xi``, each ``(b, probes, ...)``, of these training rows."""
+        """``xi`` and ``J_f xi``, each ``(own, probes, ...)``, of a part of these training rows.
+
+        Drawn for all of them, so that the part does not depend on how many there are.
+        """
         count = self._recipe.train_probes
         if self._bank is None:
             x = self._data.train.x[rows]
-            xi = self._law(x, count, self._stream)
+            xi = self._law(x, count, self._stream)[part]
             with torch.no_grad():
-                tangents = _pushed(self._f, x, xi)
+                tangents = _pushed(self._f, x[part], xi)
         else:
             size = self._recipe.probe_bank
-            pick = torch.randint(size, (len(rows), count), generator=self._stream).to(rows)
-            xi, tangents = (part[rows[:, None], pick] for part in self._bank)
-        return xi, self._with_noise(tangents, self._noise_stream, ratio)
+            pick = torch.randint(size, (len(rows), count), generator=self._stream)[part].to(rows)
+            xi, tangents = (held[rows[part][:, None], pick] for held in self._bank)
+        return xi, self._with_noise(tangents, self._noise_stream, ratio, part, len(rows))
 
     def for_validation(self) -> tuple[Tensor, Tensor]:
         """Probes of the first validation rows, the same in every epoch and stage."""
@@ -243,11 +261,17 @@ class Probes:
         return xi
 
     def _with_noise(
-        self, tangents: Tensor, generator: torch.Generator, ratio: Tensor | None = None
+        self,
+        tangents: Tensor,
+        generator: torch.Generator,
+        ratio: Tensor | None = None,
+        part: slice = slice(None),
+        count: int | None = None,
     ) -> Tensor:
         if self._recipe.probe_law != "prior":
             return tangents
-        white = torch.randn(tangents.shape, generator=generator, dtype=tangents.dtype).to(tangents)
+        whole = (len(tangents) if count is None else count, *tangents.shape[1:])
+        white = torch.randn(whole, generator=generator, dtype=tangents.dtype)[part].to(tangents)
         if ratio is not None:
             white = white * ratio.reshape(-1, *(1,) * (white.ndim - 1))
         return tangents + self._data.noise * white

@@ -8,7 +8,7 @@ Which correction it starts from, one member and one size for all rows, is tried 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,9 @@ from torch import Tensor
 
 from deceptron.core.bases import GridBasis
 from deceptron.core.corrections import SIZES, Corrections, Regression
+from deceptron.core.solution import Solution
+from deceptron.geometry.bars import NORMAL_90
+from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem
 from deceptron.solve import solve
@@ -30,14 +33,24 @@ SHARE_LEFT_OUT = 0.25
 RIDGE = 1e-3
 
 
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A regression, if it pays, and the solution of the rows ``left_out`` without it."""
+
+    regression: Regression | None
+    left_out: Int[Tensor, " k"]
+    plain: Solution
+
+
 def fit_regression(
     pair: Deceptron, problem: Problem, x: Tensor, y: Tensor, *, batch: int
-) -> Regression | None:
-    """None unless guesses lower the error of solving rows left out by the share ``WORTH``."""
+) -> Fitted | None:
+    """A regression that lowers the error of solving rows left out by the share ``WORTH``.
+
+    None if too few rows need a correction to tell.
+    """
     corrections = pair.calibration.corrections
     assert corrections is not None
-    if not corrections.members or x[0].numel() <= 1:
-        return None
     found = [
         first_fits(pair, part, forward=problem.simulate, first=place)
         for place, part in zip(range(0, len(y), batch), y.split(batch), strict=True)
@@ -60,26 +73,25 @@ def fit_regression(
     _, number, place = best
     corrected = start + torch.cat([part.fit(number, place) for part in found])
     trial = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
-    left_out = y[rows[seen:]]
     plain, guessed = (
-        _solved(pair, problem, replace(corrections, regression=chosen), left_out)
+        _solved(pair, problem, replace(corrections, regression=chosen), y[rows[seen:]])
         for chosen in (None, trial)
     )
-    if _rmse(guessed, truth[seen:]) > (1 - WORTH) * _rmse(plain, truth[seen:]):
-        return None
-    return _fitted(corrections, number, place, corrected, start, truth)
+    errors = [_rmse(s.x.flatten(1).double(), truth[seen:]) for s in (plain, guessed)]
+    if errors[1] > (1 - WORTH) * errors[0]:
+        return Fitted(None, rows[seen:], plain)
+    made = _fitted(corrections, number, place, corrected, start, truth)
+    missed = (_guess(corrections, made, corrected, start) - truth).abs() / made.std
+    return Fitted(replace(made, factor=conformal(missed) / NORMAL_90), rows[seen:], plain)
 
 
-def _solved(
-    pair: Deceptron, problem: Problem, corrections: Corrections, y: Tensor
-) -> Float[Tensor, "B n"]:
+def _solved(pair: Deceptron, problem: Problem, corrections: Corrections, y: Tensor) -> Solution:
     before = pair.calibration
     try:
         pair.calibration = replace(before, corrections=corrections)
-        answers = solve(pair, y, forward=problem.simulate, history=False).x
+        return solve(pair, y, forward=problem.simulate, history=False)
     finally:
         pair.calibration = before
-    return answers.flatten(1).double()
 
 
 def _fitted(

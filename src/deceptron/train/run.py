@@ -13,12 +13,13 @@ from torch import nn
 
 from deceptron.core.calibration import Calibration
 from deceptron.core.errors import CheckpointError, ConfigError
+from deceptron.core.folder import environment
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.problems import Problem
 from deceptron.train.calibration import calibrate
 from deceptron.train.data import TrainingData, check_maps, prepare
-from deceptron.train.folder import RunFolder, environment
-from deceptron.train.loop import StageRun, StageState
+from deceptron.train.folder import RunFolder
+from deceptron.train.loop import Row, StageRun, StageState
 from deceptron.train.objectives import (
     CONTINUATION,
     REVERSE,
@@ -29,9 +30,11 @@ from deceptron.train.objectives import (
 from deceptron.train.recipe import Recipe, Stage
 from deceptron.train.settings import Config
 from deceptron.train.streams import stream
+from deceptron.train.team import Team
 from deceptron.train.watch import Watcher, watchers
 
 RESULT = "pair.safetensors"
+_States = dict[str, StageState | None]
 # Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
 LEAST_NOISE = 1e-4
 # Of f on measured rows, whose noise hides it, over the noise; squared.
@@ -53,10 +56,11 @@ class Training:
         dtype: torch.dtype,
         checkpoint_seconds: float,
         start: dict[str, StageState],
+        team: Team,
     ) -> None:
         self._problem, self._recipe, self._config, self._folder = problem, recipe, config, folder
         self._seed, self._device, self._dtype = seed, device, dtype
-        self._interval, self._start = checkpoint_seconds, start
+        self._interval, self._start, self._team = checkpoint_seconds, start, team
         self._stages: dict[str, Stage] = {
             "forward": recipe.forward,
             "reverse": recipe.reverse,
@@ -74,24 +78,9 @@ class Training:
     ) -> Deceptron:
         """Do what is not yet done; ``names`` are branches of stage 3, the first is returned."""
         plan = ("forward", "reverse", *names)
-        self._take_over()
-        done = {name: self._finished(name) for name in plan}
-        if (pair := self._stored(names, done)) is not None:
+        pair, done, running, rows = self._team.share(lambda: self._so_far(names, plan))
+        if pair is not None:
             return pair
-        # Stages trained by an earlier call with other branches keep their lines in metrics.csv.
-        others = {name: self._finished(name) for name in self._stages if name not in plan}
-        states = {**done, **others}
-        running = {
-            name: self._folder.running(name)
-            for name in plan
-            if self._folder is not None and states[name] is None
-        }
-        rows = [
-            row
-            for name in self._stages
-            if (state := states[name] or running.get(name)) is not None
-            for row in state.rows
-        ]
         if self._folder is not None:
             self._folder.start_metrics(rows)
 
@@ -111,7 +100,31 @@ class Training:
                 results[name] = state
                 module = f if name == "forward" else g
                 module.load_state_dict(state.best)
-        return self._pairs(names, data, f, g, results)
+        return self._team.share(lambda: self._pairs(names, data, f, g, results))
+
+    def _so_far(
+        self, names: tuple[str, ...], plan: tuple[str, ...]
+    ) -> tuple[Deceptron | None, _States, _States, list[Row]]:
+        """The pair if all is done; else the stages that are, those under way, and their epochs."""
+        self._take_over()
+        done: _States = {name: self._finished(name) for name in plan}
+        if (pair := self._stored(names, done)) is not None:
+            return pair, done, {}, []
+        # Stages trained by an earlier call with other branches keep their lines in metrics.csv.
+        others = {name: self._finished(name) for name in self._stages if name not in plan}
+        states = {**done, **others}
+        running: _States = {
+            name: self._folder.running(name)
+            for name in plan
+            if self._folder is not None and states[name] is None
+        }
+        rows = [
+            row
+            for name in self._stages
+            if (state := states[name] or running.get(name)) is not None
+            for row in state.rows
+        ]
+        return None, done, running, rows
 
     def _stage(
         self,
@@ -150,6 +163,7 @@ class Training:
             row_count=len(data.train),
             seed=self._seed,
             saved=saved,
+            team=self._team,
         )
         written = time.monotonic()
 
@@ -185,6 +199,7 @@ class Training:
                 kind = type(module).__name__
                 raise ConfigError(f"Recipe(build=...) must return two nn.Modules; got a {kind}")
         f, g = (module.to(self._device, self._dtype) for module in made)
+        self._team.check(f, g)
         check_maps(data, f.eval(), g.eval())
         self._trainable = [p for m in (f, g) for p in m.parameters() if p.requires_grad]
         return f, g
@@ -283,7 +298,7 @@ class Training:
         return {
             **self._config,
             "jcp": name == "jcp",
-            "environment": environment(self._device),
+            "environment": {**environment(self._device), "processes": self._team.size},
             "seconds": {stage: round(state.seconds, 3) for stage, state in used.items()},
             "epochs": {stage: state.epoch for stage, state in used.items()},
             "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},

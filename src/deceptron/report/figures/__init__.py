@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib import rc_context
 
+from deceptron.core.files import make_folder
 from deceptron.report.drawing import write_figure
 from deceptron.report.figures.against_paper import against_paper
 from deceptron.report.figures.fields import reconstructions
@@ -67,7 +68,7 @@ PLANS = (
 def draw_all(index: Index, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
     """Write every figure as PNG and PDF into ``folder``; ``small`` marks small samples as such."""
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     shelf = Shelf(index, FAMILIES[0])
     with rc_context(rc=RC):
         return [_drawn(plan, shelf.turn(family), target, small) for plan, family in _planned()]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from deceptron.core.files import replacing
+from deceptron.core.files import make_folder, replacing
 from deceptron.report.tables.table import (
     Cell,
     Count,
@@ -42,7 +42,7 @@ _LATEX = {
 
 def write(table: Table, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.tex`` in ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     written = []
     for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
         path = folder / f"{table.name}.{suffix}"

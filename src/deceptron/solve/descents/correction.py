@@ -43,7 +43,7 @@ HELD = 2**25
 DIFFERENCE = 0.03
 CORRECTION, REGRESSION = range(2)
 # Pairs of directions that the first linearisation and the later ones may take.
-PAIRS = (8, 20)
+PAIRS = (14, 20)
 
 
 @dataclass(frozen=True)

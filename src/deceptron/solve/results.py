@@ -1,0 +1,307 @@
+"""Answers on their way to a file: a zarr store, a chunk of rows written whole by whoever solved it.
+
+A store has an array per column, with the names of its dimensions, and a checksum behind every
+chunk. ``xarray.open_zarr`` opens it. Other kinds of files are made from the store at the end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from deceptron.core.errors import ConfigError
+from deceptron.core.files import (
+    read_json,
+    replacing,
+    sync,
+    temporary_for,
+    writing,
+)
+from deceptron.core.solution import Cost, Solution
+from deceptron.core.status import Reason, Status
+from deceptron.solve.files import HDF5, Array, library
+
+SUFFIXES = (".zarr", ".npz", ".npy", *HDF5)
+MARK = "deceptron"  # an attribute that only stores of ours have
+
+_WORDS = {
+    "x": "answers",
+    "std": "calibrated standard deviation of x",
+    "status": "how a row ended",
+    "reason": "the rule by which it ended",
+    "iterations": "accepted steps and a last one that was not",
+    "residual": "RMS misfit of the observation, normalised units",
+    "trust": "above 1 the observation does not look like what the pair was trained on",
+    "cost": "evaluations that a row asked for",
+}
+
+
+def columns_of(solution: Solution, *, error_bars: bool) -> dict[str, Array]:
+    """What is kept of a solution; a column that it does not have is left out."""
+    costs = [getattr(solution.cost, entry.name) for entry in fields(Cost)]
+    columns = {
+        "x": solution.x.cpu().numpy(),
+        "status": solution.status.cpu().numpy().astype(np.int8),
+        "reason": solution.reason.cpu().numpy().astype(np.int8),
+        "iterations": solution.iterations.cpu().numpy().astype(np.int32),
+        "residual": solution.residual.cpu().numpy(),
+        "cost": np.stack([cost.cpu().numpy() for cost in costs], axis=1).astype(np.int32),
+    }
+    with suppress(ConfigError):  # without noise or prior nothing is known about the error
+        if error_bars:
+            columns["std"] = solution.std.cpu().numpy()
+    with suppress(ConfigError):
+        columns["trust"] = solution.trust.score.cpu().numpy()
+    return columns
+
+
+@dataclass(frozen=True)
+class Store:
+    """A zarr store of ``rows`` rows in chunks of ``chunk_rows``."""
+
+    path: Path
+    rows: int
+    chunk_rows: int
+
+    def create(self, like: dict[str, Array], *, row: str, attributes: dict[str, Any]) -> None:
+        """Lay out the columns of ``like``; a store that is there already is left as it is."""
+        if (self.path / "zarr.json").is_file():
+            return
+        zarr = library("zarr", "zarr")
+        with writing(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)  # a kill came before its last file
+            temporary = temporary_for(self.path)
+            group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=attributes)
+            for name, values in like.items():
+                group.create_array(
+                    name,
+                    shape=(self.rows, *values.shape[1:]),
+                    chunks=(self.chunk_rows, *values.shape[1:]),
+                    dtype=values.dtype,
+                    fill_value=np.nan if values.dtype.kind == "f" else -1,
+                    compressors=[zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()],
+                    dimension_names=_dimensions(name, row, values.ndim),
+                    attributes=_attributes(name),
+                    # Else a chunk of equal values is not written, and reads as one that was lost.
+                    config={"write_empty_chunks": True},
+                )
+            os.replace(temporary, self.path)
+
+    def write(self, start: int, columns: dict[str, Array]) -> None:
+        """Keep the rows from ``start``, which begin a chunk and are all of it."""
+        group = self._open("r+")
+        stop = min(start + self.chunk_rows, self.rows)
+        with writing(self.path):
+            for name, array in group.arrays():
+                array[start:stop] = columns.get(name, np.nan)
+                sync(self._chunk(name, start, array.ndim))
+
+    def holds(self, start: int) -> bool:
+        """Whether the chunk is there in every column, with the right checksum."""
+        try:
+            group = self._open("r")
+            for name, array in group.arrays():
+                if not self._chunk(name, start, array.ndim).is_file():
+                    return False
+                array[start : start + self.chunk_rows]
+        except Exception:  # whatever zarr makes of damaged bytes: they are written again
+            return False
+        return True
+
+    def pieces(self, name: str) -> Iterator[Array]:
+        """A column, chunk by chunk."""
+        array = self._open("r")[name]
+        for start in range(0, self.rows, self.chunk_rows):
+            try:
+                yield np.asarray(array[start : start + self.chunk_rows])
+            except ValueError as error:
+                words = f"{name} from row {start} is damaged; run this again"
+                raise ConfigError(f"{self.path}: {words}") from error
+
+    def statuses(self) -> dict[str, int]:
+        """How many rows ended in which way."""
+        counts = np.zeros(len(Status), dtype=np.int64)
+        for piece in self.pieces("status"):
+            counts += np.bincount(piece, minlength=len(Status))
+        return {s.name: int(counts[s]) for s in Status if counts[s]}
+
+    def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each column."""
+        arrays = dict(self._open("r").arrays())
+        known = [name for name in _WORDS if name in arrays]
+        return {name: (arrays[name].shape, arrays[name].dtype) for name in known}
+
+    def attributes(self) -> dict[str, Any]:
+        """Of the store as a whole."""
+        return dict(self._open("r").attrs)
+
+    def publish(self, result: Path, announce: Callable[[str], None], **attributes: Any) -> None:
+        """Give the store its name, or make a file of another kind from it; whole or not at all.
+
+        ``announce`` is told, just before, how the result will be known (see ``mark_of``).
+        """
+        if result.suffix.lower() == ".zarr":
+            self._put(result, announce, attributes)
+            return
+        with replacing(result) as temporary:
+            _CONVERT[result.suffix.lower()](self, temporary)
+            announce(mark_of(temporary))
+
+    def _put(
+        self, result: Path, announce: Callable[[str], None], attributes: dict[str, Any]
+    ) -> None:
+        with writing(result), warnings.catch_warnings():
+            for litter in self.path.rglob("*.partial"):
+                litter.unlink(missing_ok=True)
+            self._open("r+").attrs.update(attributes)
+            # Without it xarray warns; zarr warns that other libraries may not know it.
+            warnings.simplefilter("ignore")
+            library("zarr", "zarr").consolidate_metadata(self.path)
+            announce(mark_of(self.path))
+            if result.exists():
+                aside = temporary_for(result)
+                os.replace(result, aside)
+                os.replace(self.path, result)
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                os.replace(self.path, result)
+
+    def _open(self, mode: str) -> Any:
+        return library("zarr", "zarr").open_group(self.path, mode=mode, use_consolidated=False)
+
+    def _chunk(self, name: str, start: int, axes: int) -> Path:
+        index = str(start // self.chunk_rows)
+        return self.path.joinpath(name, "c", index, *["0"] * (axes - 1))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a folder is a store that this library wrote."""
+    found = read_json(path / "zarr.json") or {}
+    return MARK in (found.get("attributes") or {})
+
+
+def mark_of(path: Path) -> str:
+    """What a file keeps when it is renamed, and another file of its name does not have."""
+    return str(path.stat().st_ino)
+
+
+def _dimensions(name: str, row: str, axes: int) -> tuple[str, ...]:
+    within = ["evaluation"] if name == "cost" else [f"x_{axis}" for axis in range(axes - 1)]
+    return (row, *within)
+
+
+def _attributes(name: str) -> dict[str, Any]:
+    """Words, and for codes what they mean, as the CF conventions have it."""
+    about: dict[str, Any] = {"long_name": _WORDS[name]}
+    if name in ("status", "reason"):
+        codes = Status if name == "status" else Reason
+        about |= {
+            "flag_values": [int(code) for code in codes],
+            "flag_meanings": " ".join(code.name for code in codes),
+        }
+    if name == "cost":
+        about["evaluations"] = [entry.name for entry in fields(Cost)]
+    return about
+
+
+def _npy(store: Store, path: Path) -> None:
+    with open(path, "wb") as file:
+        _write_array(store, "x", file)
+
+
+def _npz(store: Store, path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in store.layout():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write_array(store, name, member)
+
+
+def _write_array(store: Store, name: str, file: IO[bytes]) -> None:
+    shape, dtype = store.layout()[name]
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for piece in store.pieces(name):
+        file.write(np.ascontiguousarray(piece).tobytes())
+
+
+def _hdf5(store: Store, path: Path) -> None:
+    h5py = library("h5py", "hdf5")
+    with open(path, "w+b", buffering=0) as file:
+        disk = _Disk(file)
+        with h5py.File(disk, "w") as target:
+            target.attrs[MARK] = json.dumps(store.attributes().get(MARK))
+            for name, (shape, dtype) in store.layout().items():
+                table, done = target.create_dataset(name, shape, dtype=dtype), 0
+                for key, value in _attributes(name).items():
+                    table.attrs[key] = value
+                for piece in store.pieces(name):
+                    table[done : done + len(piece)] = piece
+                    done += len(piece)
+                    disk.check()
+        disk.check()
+
+
+class _Disk(io.RawIOBase):
+    """A file that HDF5 writes to and that never fails in its eyes.
+
+    HDF5 crashes when a write fails while it closes a file; what the system said is kept here and
+    raised afterwards, when the library is out of the way.
+    """
+
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__()
+        self._file = file
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise what a write has met."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, content: Any) -> int:
+        """What the system refuses is lost, and known."""
+        view = memoryview(content).cast("B")
+        while view and self._error is None:
+            try:
+                view = view[self._file.write(view) :]
+            except OSError as error:
+                self._error = error
+        return memoryview(content).nbytes
+
+    def readinto(self, buffer: Any) -> int:
+        """Beyond the end there are zeros."""
+        view = memoryview(buffer).cast("B")
+        count = self._file.readinto(view)
+        view[count:] = bytes(len(view) - count)
+        return len(view)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As the file does."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """As the file does."""
+        return self._file.tell()
+
+    def truncate(self, size: int | None = None) -> int:
+        """What the system refuses is known."""
+        try:
+            return self._file.truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
+
+
+_CONVERT = {".npy": _npy, ".npz": _npz, ".h5": _hdf5, ".hdf5": _hdf5}
