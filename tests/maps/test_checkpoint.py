@@ -284,8 +284,11 @@ class TestBadFiles:
             lambda d: d.pop("bounded"),
             lambda d: d.update(bounded="no"),
             lambda d: d.update(name=["heat-1d"]),
-            lambda d: d["provenance"].update(validation={"forward": {"val_task": "small"}}),
-            lambda d: d["provenance"].update(validation=3),
+            # Read from the notes of files of version 1 only.
+            lambda d: d.update(
+                version=1, provenance={"validation": {"forward": {"val_task": "small"}}}
+            ),
+            lambda d: d.update(version=1, provenance={"validation": 3}),
         ],
     )
     def test_document_that_makes_no_sense(self, path, bad, change):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -294,16 +294,27 @@ class _JoinedBars:
     parts: Sequence[ErrorBars]
 
     def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
-        return torch.cat([p.sample(samples, generator=generator) for p in self.parts], 1)
+        return torch.cat([p.sample(samples, generator=g) for p, g in self._alike(generator)], 1)
 
     def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
-        return torch.cat([p.std(samples, generator=generator) for p in self.parts])
+        return torch.cat([p.std(samples, generator=g) for p, g in self._alike(generator)])
 
     def interval(
         self, level: float, *, samples: int, generator: torch.Generator | None
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        ends = [p.interval(level, samples=samples, generator=generator) for p in self.parts]
+        ends = [p.interval(level, samples=samples, generator=g) for p, g in self._alike(generator)]
         return torch.cat([low for low, _ in ends]), torch.cat([high for _, high in ends])
+
+    def _alike(
+        self, generator: torch.Generator | None
+    ) -> Iterator[tuple[ErrorBars, torch.Generator]]:
+        """Every part with the same random numbers, as if all rows were in one."""
+        if generator is None:
+            generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        state = generator.get_state()
+        for part in self.parts:
+            generator.set_state(state)
+            yield part, generator
 
 
 def _fixed() -> torch.Generator:

@@ -153,8 +153,8 @@ def _corrected_std(
     ratio = task.objective.over_level(outcome.residual)[rows].double()
     noise = notes["noise"].double().clamp_min(1.0)
     weight = task.objective.at(rows).whiten(torch.ones_like(task.target[rows]))
-    precision = (weight * task.table_noise.to(weight)).double().square().mean(1)
-    precision = precision / noise.square()
+    seen = (weight * task.table_noise.to(weight)).double().square().mean(1)
+    precision = seen / noise.square()
     size = notes["size"].double() * noise
     if task.start.shape[1] <= DENSE:
         before = size[:, None] * corrections.spread[notes["member"]].to(size)
@@ -168,7 +168,7 @@ def _corrected_std(
     if regression is not None:
         mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
         # Calibrated with all sensors: fewer of them tell less.
-        fewer = precision[mine].clamp(max=1.0).rsqrt()[:, None]
+        fewer = seen[mine].clamp(max=1.0).rsqrt()[:, None]
         # A guess that was taken explains the data: they are no noisier than stated.
         own = regression.factor * regression.std.to(std) * fewer
         std[mine] = own * ratio[mine, None].clamp_min(1.0)

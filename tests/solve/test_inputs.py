@@ -1,0 +1,347 @@
+"""What people pass: any array, any precision, any thread, any number of rows."""
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.core.bases import DiagonalGaussian
+from deceptron.core.calibration import Calibration
+from deceptron.core.corrections import Corrections
+from deceptron.geometry import fit_trust
+from tests.solve.pairs import TestPair
+
+N, M, NOISE = 6, 10, 0.05
+
+
+def normal(*shape, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=rng)
+
+
+def calibrated(dtype=torch.float64, *, share=0.7):
+    """A linear pair that knows its noise, its family, its trust and its corrections."""
+    matrix = normal(M, N)
+    pair = dc.Deceptron(
+        nn.Linear(N, M, bias=False), nn.Linear(M, N, bias=False), x_shape=(N,), y_shape=(M,)
+    ).requires_grad_(False)
+    pair.f.weight.copy_(matrix)
+    pair.g.weight.copy_(share * torch.linalg.pinv(matrix))
+    pair = pair.to(dtype)
+    family = normal(200, N, seed=1)
+    corrections = Corrections.of(family, largest=64, kept=64)
+    spectrum = corrections.eigen.forward(family).square().mean(0)
+    pair.calibration = Calibration(
+        noise_std=NOISE,
+        family=DiagonalGaussian(family.mean(0), corrections.eigen, spectrum),
+        corrections=corrections,
+        interval_factor=1.0,
+        prior_share=1.0,
+    )
+    _, y = observations(pair, 200, seed=9)
+    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, y.to(dtype)))
+    return pair
+
+
+def observations(pair, rows=5, seed=3):
+    x = normal(rows, N, seed=seed)
+    return x, x @ pair.f.weight.double().T + NOISE * normal(rows, M, seed=seed + 1)
+
+
+@pytest.mark.parametrize(
+    "as_what",
+    [
+        lambda y: y.numpy(),
+        lambda y: y.tolist(),
+        lambda y: y.numpy()[:, ::-1][:, ::-1].copy(),
+        lambda y: [row.numpy() for row in y],
+        lambda y: y.clone().requires_grad_(),
+    ],
+    ids=["numpy", "list", "strided", "list of arrays", "with gradient"],
+)
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
+def test_observations_may_be_any_array(as_what):
+    pair = calibrated()
+    _, y = observations(pair)
+    solution = dc.solve(pair, as_what(y))
+    assert torch.equal(solution.x, dc.solve(pair, y).x)
+    assert not solution.x.requires_grad
+
+
+def test_integers_are_numbers():
+    pair = calibrated()
+    counts = torch.arange(2 * M).reshape(2, M)
+    assert torch.equal(dc.solve(pair, counts).x, dc.solve(pair, counts.double()).x)
+
+
+def test_double_observations_go_to_a_single_precision_pair():
+    pair = calibrated(torch.float32)
+    _, y = observations(pair)
+    solution = dc.solve(pair, y)
+    assert solution.x.dtype == torch.float32
+    assert torch.equal(solution.x, dc.solve(pair, y.float()).x)
+    exact = dc.solve(calibrated(), y)
+    torch.testing.assert_close(solution.x.double(), exact.x, rtol=0, atol=1e-3)
+    # And a start and a noise of any precision.
+    start = np.zeros((5, N))
+    a = dc.solve(pair, y, method="gn", x0=start, noise_std=np.float64(NOISE))
+    b = dc.solve(pair, y, method="gn", x0=torch.zeros(5, N), noise_std=NOISE)
+    assert torch.equal(a.x, b.x)
+
+
+def test_a_single_row_is_a_batch_of_one():
+    pair = calibrated()
+    _, y = observations(pair)
+    assert torch.equal(dc.solve(pair, y[2]).x, dc.solve(pair, y[2:3]).x)
+    start = normal(N, seed=5)
+    alone = dc.solve(pair, y[2], method="lm", x0=start)
+    assert torch.equal(alone.x, dc.solve(pair, y[2:3], method="lm", x0=start[None]).x)
+
+
+@pytest.mark.parametrize("name", ["LM", "Guarded", "One-Shot", "L-BFGS"])
+def test_method_names_may_be_written_in_capitals(name):
+    pair = calibrated()
+    _, y = observations(pair)
+    assert torch.equal(dc.solve(pair, y, method=name).x, dc.solve(pair, y, method=name.lower()).x)
+
+
+def test_a_problem_stands_for_its_simulator(monkeypatch):
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    pair = calibrated()
+    problem = dc.problems.define(
+        "bent-6",
+        simulate=lambda x: pair.f(x.double()) + 0.1 * torch.tanh(pair.f(x.double())),
+        sample=lambda count, g: torch.randn(count, N, generator=g, dtype=torch.float64),
+        noise_std=NOISE,
+        bounds=(-9.0, 9.0),
+    )
+    _, y = observations(pair)
+    a, b = (dc.solve(pair, y, forward=f) for f in (problem, problem.simulate))
+    assert torch.equal(a.x, b.x)
+    assert not torch.equal(a.x, dc.solve(pair, y).x)
+
+
+@pytest.mark.parametrize("noise", [None, 0.1, torch.ones(M), torch.ones(5, M)])
+def test_a_wrong_width_of_y_is_named_before_the_noise(noise):
+    pair = calibrated()
+    with pytest.raises(dc.ShapeError, match=r"y must have rows of shape \(10,\).* got .*\(5, 9\)"):
+        dc.solve(pair, torch.zeros(5, M - 1, dtype=torch.float64), noise_std=noise)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"noise_std": "0.1"}, dc.ConfigError, "noise_std must be a number or an array of numbers"),
+        ({"noise_std": [0.1, "a"]}, dc.ConfigError, "noise_std must be a number or an array"),
+        ({"noise_std": float("nan")}, dc.ConfigError, "noise_std must be >= 0"),
+        ({"noise_std": torch.ones(4, M)}, dc.ShapeError, "a row for each of its 5 rows"),
+        ({"noise_std": [0.0] + [1.0] * 9}, dc.ConfigError, "must be > 0 in every component, or 0"),
+        ({"forward": lambda x: None}, dc.ConfigError, "it returned NoneType"),
+        ({"forward": lambda x: x[:, :1]}, dc.ShapeError, r"to \(5, 10\); it returned \(5, 1\)"),
+        ({"forward": lambda x: x.new_zeros(1, 10)}, dc.ShapeError, r"it returned \(1, 10\)"),
+        ({"forward": 3}, dc.ConfigError, "forward must be a function .* or a problem; got int"),
+        ({"forward": "heat-1d"}, dc.ConfigError, "or a problem; got str"),
+        (
+            {"forward": lambda x: None, "differentiable": False},
+            dc.ConfigError,
+            "forward must return observations; it returned None",
+        ),
+        (
+            {"forward": lambda x: np.zeros((len(x), 1)), "differentiable": False},
+            dc.ShapeError,
+            r"to \(5, 10\); it returned \(5, 1\)",
+        ),
+    ],
+)
+def test_mistakes_are_named(change, error, words):
+    pair = calibrated()
+    _, y = observations(pair)
+    with pytest.raises(error, match=words):
+        dc.solve(pair, y, **change)
+
+
+@pytest.mark.parametrize("shape", ["number", "row", "column", "all"])
+def test_noise_may_be_said_of_everything_or_of_each(shape):
+    pair = calibrated()
+    _, y = observations(pair)
+    told = {
+        "number": 0.1,
+        "row": np.full(M, 0.1),
+        "column": [[0.1]] * 5,
+        "all": torch.full((5, M), 0.1),
+    }[shape]
+    solution = dc.solve(pair, y, method="gn", noise_std=told)
+    expected = dc.solve(pair, y, method="gn", noise_std=0.1)
+    torch.testing.assert_close(solution.x, expected.x)
+    torch.testing.assert_close(solution.over_noise, expected.over_noise)
+
+
+@pytest.mark.parametrize("method", ["guarded", "gn", "one-shot"])
+def test_autocast_around_a_solve_changes_nothing(method):
+    pair = calibrated(torch.float32)
+    _, y = observations(pair)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        solution = dc.solve(pair, y, method=method)
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.equal(solution.x, dc.solve(pair, y, method=method).x)
+
+
+@pytest.mark.parametrize("method", ["guarded", "lm", "l-bfgs"])
+def test_inference_mode_around_a_solve_changes_nothing(method):
+    pair = calibrated()
+    _, y = observations(pair)
+    expected = dc.solve(pair, y, method=method).x
+    with torch.inference_mode():
+        assert torch.equal(dc.solve(pair, y.clone(), method=method).x, expected)
+
+
+@pytest.mark.parametrize("method", ["guarded", "lm", "l-bfgs", "one-shot"])
+def test_a_pair_made_under_inference_mode_can_be_solved_with(method):
+    _, y = observations(calibrated())
+    expected = dc.solve(calibrated(), y, method=method)
+    with torch.inference_mode():
+        pair = calibrated()
+    assert pair.f.weight.is_inference()
+    solution = dc.solve(pair, y, method=method)
+    assert torch.equal(solution.x, expected.x)
+
+
+class Rough(nn.Module):
+    """Linear, batch statistics, dropout: in training mode rows disturb each other."""
+
+    def __init__(self, inner, width):
+        super().__init__()
+        self.inner, self.norm, self.drop = inner, nn.BatchNorm1d(width), nn.Dropout(0.5)
+
+    def forward(self, rows):
+        return self.drop(self.norm(self.inner(rows)))
+
+
+def rough_pair():
+    pair = calibrated()
+    maps = Rough(pair.f, M).double(), Rough(pair.g, N).double()
+    return dc.Deceptron(
+        *maps, x_shape=(N,), y_shape=(M,), calibration=pair.calibration
+    ).requires_grad_(False)
+
+
+@pytest.mark.parametrize("method", ["guarded", "gn", "one-shot"])
+def test_eight_threads_share_a_pair_in_training_mode(method):
+    pair = rough_pair()
+    sets = [observations(calibrated(), seed=10 * k)[1] for k in range(8)]
+    pair.eval()
+    expected = [dc.solve(pair, y, method=method).x for y in sets]
+    pair.train()
+    before = {key: value.clone() for key, value in pair.state_dict().items()}
+    barrier = threading.Barrier(8)
+
+    def work(y):
+        barrier.wait()
+        return dc.solve(pair, y, method=method).x
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(work, sets))
+    for answer, wanted in zip(answers, expected, strict=True):
+        assert torch.equal(answer, wanted)
+    assert all(module.training for module in pair.modules())
+    for key, value in pair.state_dict().items():
+        assert torch.equal(value, before[key]), key
+
+
+class Locked(nn.Module):
+    """Holds what cannot be copied: a lock, and an activation with its graph."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.drop = inner, nn.Dropout(0.5)
+        self.lock, self.last = threading.Lock(), None
+
+    def forward(self, rows):
+        self.last = self.inner(rows)
+        return self.drop(self.last)
+
+
+def test_modules_that_cannot_be_copied_are_solved_with_in_training_mode():
+    plain = calibrated().requires_grad_(True)
+    _, y = observations(plain)
+    pair = dc.Deceptron(Locked(plain.f), Locked(plain.g), calibration=plain.calibration).train()
+    pair.g(pair.f(torch.zeros(2, N, dtype=torch.float64)))
+    kept = pair.f.last
+    assert torch.equal(dc.solve(pair, y).x, dc.solve(plain, y).x)
+    assert pair.f.last is kept
+
+
+def test_maps_that_are_methods_of_a_module_are_in_evaluation_mode():
+    plain = calibrated()
+    _, y = observations(plain)
+    pair = TestPair(
+        nn.Sequential(plain.f, nn.Dropout(0.5)), nn.Sequential(plain.g, nn.Dropout(0.5))
+    ).train()
+    solution = dc.solve(pair, y, noise_std=NOISE, forward=pair.f)
+    torch.testing.assert_close(solution.x, dc.solve(pair.eval(), y, noise_std=NOISE).x)
+
+
+@pytest.mark.parametrize("method", ["guarded", "lm", "one-shot"])
+def test_many_rows_are_solved_in_parts_as_they_would_be_at_once(method, monkeypatch):
+    pair = calibrated()
+    _, y = observations(pair, 11)
+    y[3, 2] = y[9, 0] = torch.nan
+    y[5] += 4.0
+    noise = torch.linspace(0.5, 2.0, 11, dtype=torch.float64)[:, None] * NOISE
+    settings = {"method": method, "noise_std": noise, "bounds": (-2.0, 2.0)}
+    if method == "lm":
+        settings["x0"] = normal(11, N, seed=8)
+    seen = {}
+
+    def watch(number, snapshot):
+        for row, reason in zip(snapshot.rows.tolist(), snapshot.reason.tolist(), strict=True):
+            if reason >= 0:
+                seen[row] = number
+
+    whole = dc.solve(pair, y, **settings)
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    parts = dc.solve(pair, y, callback=watch, **settings)
+    assert len(parts) == len(whole) == 11
+    assert sorted(seen) == list(range(11))
+    for name in ("x", "residual", "relative_residual", "over_noise", "loss"):
+        torch.testing.assert_close(
+            getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9, equal_nan=True
+        )
+    for name in ("status", "reason", "iterations", "explained", "rule"):
+        assert torch.equal(getattr(parts, name), getattr(whole, name)), name
+    for kind in ("f", "g", "jvp", "vjp", "surrogate", "linear_steps"):
+        assert torch.equal(getattr(parts.cost, kind), getattr(whole.cost, kind)), kind
+    assert parts.history.rules == whole.history.rules
+    for name in ("residual", "step_norm", "accepted", "trials", "rule"):
+        a, b = getattr(parts.history, name), getattr(whole.history, name)
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, equal_nan=True)
+    torch.testing.assert_close(parts.std, whole.std, equal_nan=True)
+    for a, b in zip(parts.interval(), whole.interval(), strict=True):
+        torch.testing.assert_close(a, b, equal_nan=True)
+    draws = [s.posterior(5, generator=torch.Generator().manual_seed(1)) for s in (parts, whole)]
+    assert draws[0].shape == (5, 11, N)
+    torch.testing.assert_close(*draws, equal_nan=True)
+    assert not torch.equal(parts.posterior(2), parts.posterior(2))
+    torch.testing.assert_close(parts.trust.score, whole.trust.score)
+    assert parts.trust.worst == whole.trust.worst
+    assert repr(parts).split("; median iterations")[0] == repr(whole).split("; median iter")[0]
+
+
+def test_noise_of_one_row_is_not_cut_with_the_observations(monkeypatch):
+    """Eleven sensors and eleven rows: the shapes alone do not tell."""
+    matrix = normal(11, N)
+    pair = dc.Deceptron(nn.Linear(N, 11), nn.Linear(11, N)).double().requires_grad_(False)
+    pair.f.weight.copy_(matrix)
+    y = normal(11, 11, seed=2)
+    noise = torch.linspace(0.1, 1.0, 11, dtype=torch.float64)
+    whole = dc.solve(pair, y, method="gn", noise_std=noise)
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    parts = dc.solve(pair, y, method="gn", noise_std=noise)
+    torch.testing.assert_close(parts.x, whole.x, rtol=0, atol=1e-9)
+    torch.testing.assert_close(parts.over_noise, whole.over_noise)
