@@ -5,14 +5,17 @@ the projected step. The script that goes with the paper tests along the step bef
 a corner of the box it rejects the zero step that Algorithm 1 accepts for ever, backtracks, and
 moves on. On heat-1d that alone lowers the error, so reproducing the published numbers needs it.
 
-``python -m benchmarks.paper`` evaluates every problem below whose training in ``runs/paper`` has
-ended; heat-1d, and problems that are named, are trained or resumed first. With ``--preset
-paper-reduced`` it does the same for the reduced protocol in ``runs/models/paper-reduced``.
+``python -m benchmarks.paper NAME ...`` trains or resumes the problems that are named, evaluates
+every problem below whose training has ended, and keeps the recorded rows of the others. Trainings
+live in ``benchmarks/results/paper``, in the repository: the weights of a finished stage are never
+trained twice. With ``--preset paper-reduced`` it does the same for the reduced protocol, in
+``runs/models/paper-reduced``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,10 +25,10 @@ import torch
 from torch import Tensor
 
 import deceptron as dc
-from benchmarks.common import publish
+from benchmarks.common import RESULTS, publish
 
 RUNS = Path(__file__).parent.parent / "runs"
-FOLDERS = {"paper": RUNS / "paper", "paper-reduced": RUNS / "models" / "paper-reduced"}
+FOLDERS = {"paper": RESULTS / "paper", "paper-reduced": RUNS / "models" / "paper-reduced"}
 RELAXATION, DECREASE, BACKTRACKS = 0.4, 1e-4, 8
 SCRIPT = "d-ipg, script's test"
 BRANCHES = {"with JCP": "pair.safetensors", "without JCP": "pair-plain.safetensors"}
@@ -78,6 +81,17 @@ SETTINGS = {
         published={
             "with JCP": (100.0, 0.0635, 0.1812, 5.0),
             "without JCP": (100.0, 0.0577, 0.5909, 5.0),
+        },
+    ),
+    # The paper prints neither tolerance nor threshold: heat-3d's tolerance, and the threshold at
+    # which a mean RMSE of 0.17 can go with a success of 69%.
+    "darcy-2d": Setting(
+        steps=80,
+        tolerance=0.38,
+        success_rmse=0.20,
+        published={
+            "with JCP": (68.8, 0.1659, 0.8937, 2.0),
+            "without JCP": (66.2, 0.1702, 1.0360, None),
         },
     ),
     "allen-cahn-2d": Setting(
@@ -220,12 +234,20 @@ def published(name: str) -> Iterator[dict[str, object]]:
         yield {**label, **dict(zip(MEASURED, values, strict=True)), "training_s": None}
 
 
-def main(names: tuple[str, ...] = ("heat-1d",), preset: str = "paper") -> None:
+def recorded(preset: str) -> list[dict[str, object]]:
+    """Rows of an earlier call."""
+    path = RESULTS / f"{preset.replace('-', '_')}.json"
+    rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return rows
+
+
+def main(names: tuple[str, ...] = (), preset: str = "paper") -> None:
     for name in names:
         for seed, folder in folders(name, preset).items():
             dc.train(name, preset, folder, seed=seed)
     ready = [name for name in SETTINGS if finished(name, preset)]
-    rows = [row for name in ready for row in rows_of(name, preset)]
+    rows = [row for row in recorded(preset) if row["problem"] not in ready]
+    rows += [row for name in ready for row in rows_of(name, preset)]
     publish(preset.replace("-", "_"), f"preset {preset}, solved as in the paper", rows)
 
 
@@ -236,4 +258,4 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(SETTINGS):
         parser.error(f"no published settings for {', '.join(sorted(unknown))}")
-    main((*chosen.names, "heat-1d"), chosen.preset)
+    main(tuple(chosen.names), chosen.preset)

@@ -21,6 +21,7 @@ from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
+from deceptron.solve.filling import filled
 from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.recorder import Recorder
@@ -61,7 +62,7 @@ def solution_of(
         maps = _Maps(known.f, in_evaluation(pair.g), known.scaler, known.bounds, known.calibration)
 
         def judge() -> Trust:
-            return trust(maps, task.y)
+            return trust(maps, _complete(task))
 
     return Solution(
         x=outcome.x.reshape(-1, *task.x_shape),
@@ -81,6 +82,16 @@ def solution_of(
         error_bars=_bars(task, outcome, pair),
         judge=judge,
     )
+
+
+def _complete(task: Task) -> Float[Tensor, "B *y"]:
+    """The observations with what missing sensors would most likely have shown."""
+    family, observed = task.known.calibration.observations, task.objective.observed
+    if observed is None or family is None or task.noise is None:
+        return task.y
+    target = filled(family, task.target, observed == 0, task.noise)
+    target[task.no_data] = torch.nan
+    return task.known.scaler.denormalise(target.reshape(-1, *task.y_shape)).to(task.y)
 
 
 def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:

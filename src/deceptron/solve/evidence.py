@@ -8,7 +8,9 @@ second term comes from a table, or from the row itself where the span is everyth
 
 Where nobody has told the noise, it may be larger than the pair was trained for by a factor v >= 1:
 the same data then cost ``min / v^2 + m log v^2``, least at ``v^2 = min / m``, for the same K and
-ratio of t to v^2. What no plausible correction explains is then noise.
+ratio of t to v^2. What no plausible correction explains is then noise. Where a correction looks
+like noise the data cannot tell them apart, and what was said of the noise is believed: v has the
+prior ``v^-PREFERENCE``, which a handful of data outweigh where they can.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from torch import Tensor
 from deceptron.core.bases import Basis
 from deceptron.core.corrections import SIZES, Corrections, Member
 from deceptron.solve.rows import RowData
+
+PREFERENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,8 @@ def choose(
         noise = torch.ones_like(value)
         if free_noise:
             noise = (value / count).clamp_min(1.0).sqrt()
-        score = value / noise.square() + 2 * count * noise.log() + determinant
+        likelihood = value / noise.square() + 2 * count * noise.log() + determinant
+        score = likelihood + 2 * PREFERENCE * noise.log()
         score = torch.where(score.isfinite(), score, torch.inf)
         lowest, place = score.min(0)
         rows = torch.arange(len(place), device=place.device)
