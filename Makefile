@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint types imports unit demo zoo benchmarks format clean
+.PHONY: test lint types imports unit quick cluster demo zoo benchmarks format clean
 
 test: lint types imports unit
 
@@ -12,7 +12,7 @@ test: lint types imports unit
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,zarr,ray,jax,umbridge,examples]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,zarr,jax,umbridge,examples]'
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -27,6 +27,15 @@ imports: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2
+
+# Ray is large and its processes are slow to start: apart from the rest.
+cluster: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -n 0 -m cluster
+
+# Seconds: the rooms that most changes touch.
+quick: $(STAMP)
+	$(BIN)/pytest -n 2 tests/core tests/geometry tests/maps tests/theory -m 'not slow and not cluster'
 
 demo: $(STAMP)
 	$(BIN)/deceptron demo --output demo.png

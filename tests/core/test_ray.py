@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray")
+pytestmark = pytest.mark.cluster
 
 START = """
 import faulthandler, os, sys

@@ -156,7 +156,7 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path, instance, change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"shrinks": False}, {"progress": None}, {"gradient_tolerance": 0.0}], ids=str
+    "change", [{"corrects": False}, {"progress": None}, {"gradient_tolerance": 0.0}], ids=str
 )
 def test_no_setting_of_a_method_is_overlooked(tmp_path, instance, change):
     pair, y, _ = instance

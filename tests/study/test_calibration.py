@@ -33,7 +33,8 @@ def test_error_bars_of_a_model_that_ships(name, rows):
     """The benchmark has 300 rows and all seven; here the scatter between rows needs more room."""
     pair, problem = dc.load(name), dc.problems.get(name)
     x, y = observed(problem, "prior", rows)
-    bars = Posterior.one_shot(pair, y, prior=problem.prior, noise_std=problem.noise_std)
+    family = pair.calibration.family
+    bars = Posterior.one_shot(pair, y, prior=family, noise_std=problem.noise_std)
     low, high = bars.interval(samples=8, generator=torch.Generator().manual_seed(0))
     assert float(((x >= low) & (x <= high)).double().mean()) == pytest.approx(0.9, abs=0.04)
     half_width = float((high - low).mean()) / 2

@@ -124,7 +124,7 @@ def test_one_row_is_not_enough():
 
 
 def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
-    def refuse(pair, problem, data):
+    def refuse(pair, problem, data, **settings):
         raise dc.ConfigError("too strange")
 
     monkeypatch.setattr(sys.modules["deceptron.train.run"], "calibrate", refuse)
@@ -224,11 +224,10 @@ def test_no_regression_is_kept_where_it_does_not_pay(spread, factor):
     assert pair.calibration.corrections.regression is None
 
 
-def test_a_family_too_large_for_tables_still_has_bars_that_survive_a_file(monkeypatch, tmp_path):
+def test_a_family_too_large_for_tables_still_has_bars_that_survive_a_file(tmp_path):
     problem = seen_directly(torch.full((16,), 1.0), "large")
-    monkeypatch.setattr(sys.modules["deceptron.train.calibration"], "MOST_UNKNOWNS", 15)
     pair, data = crude_pair(problem, 1.0), problem.dataset(3)
-    calibrate(pair, problem, data)
+    calibrate(pair, problem, data, correction_limit=15)
     assert pair.calibration.corrections is None
     path = dc.save(pair, tmp_path / "pair")
     loaded = dc.load(path, forward=Twice(), reverse=Scaled(1.0))

@@ -39,11 +39,11 @@ def test_killed_within_an_epoch_and_resumed(
 
     calls, terms = [], ReverseObjective.terms
 
-    def killing(self: ReverseObjective, rows: Any) -> Any:
+    def killing(self: ReverseObjective, rows: Any, *rest: Any) -> Any:
         calls.append(rows)
         if len(calls) == 4:  # the last batch of stage 2
             raise Killed
-        return terms(self, rows)
+        return terms(self, rows, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(ReverseObjective, "terms", killing)

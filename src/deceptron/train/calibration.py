@@ -39,12 +39,20 @@ BETTER = 0.01
 FEWEST = 16
 
 
-def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = ROWS) -> Deceptron:
+def calibrate(
+    pair: Deceptron,
+    problem: Problem,
+    data: Dataset,
+    *,
+    rows: int = ROWS,
+    correction_limit: int = MOST_UNKNOWNS,
+) -> Deceptron:
     """Fit ``pair.calibration`` on the first rows of ``data.val``, with fresh noise.
 
     Error bars of one-shot answers (a quarter of the rows chooses the prior's share, the others the
     factor), trust, what corrections are plausible, and, on a differentiable simulator, how answers
-    like the training data are best guessed. The same pair comes back.
+    like the training data are best guessed. Beyond ``correction_limit`` unknowns corrections are
+    left out. The same pair comes back.
     """
     noise_std = problem.noise_std
     if not bool((torch.as_tensor(noise_std) > 0).all()):
@@ -67,7 +75,7 @@ def calibrate(pair: Deceptron, problem: Problem, data: Dataset, *, rows: int = R
     )
     _calibrate_bars(pair, x, y)
     n = x[0].numel()
-    if n > MOST_UNKNOWNS or not corrections.members:
+    if n > correction_limit or not corrections.members:
         return pair
     if n > DENSE:
         corrections = with_tables(corrections, pair, problem, x)

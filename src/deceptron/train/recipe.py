@@ -117,6 +117,8 @@ class Recipe:
         train_rows, val_rows: use only the first rows of the training and validation sets.
         wiener_limit: most entries of the dense ridge estimate that a pair carries; beyond it the
             linear part that g starts from takes its place, if there is one.
+        correction_limit: most unknowns for which plausible corrections are calibrated: twice as
+            many products with the Jacobian, and some decompositions of that size.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Recipe:
     train_rows: int | None = None
     val_rows: int | None = None
     wiener_limit: int = 2**19
+    correction_limit: int = 2048
 
     def __post_init__(self) -> None:
         if not callable(self.build):
@@ -159,6 +162,7 @@ class Recipe:
                 check_count(f"Recipe({name}=...)", getattr(self, name))
         check_count("Recipe(probe_bank=...)", self.probe_bank, low=0)
         check_count("Recipe(wiener_limit=...)", self.wiener_limit, low=0)
+        check_count("Recipe(correction_limit=...)", self.correction_limit, low=0)
         check_choice("Recipe(probe_law=...)", self.probe_law, PROBE_LAWS)
         check_choice("Recipe(probe_map=...)", self.probe_map, PROBE_MAPS)
         check_range("Recipe(cycle_noise=...)", self.cycle_noise, low=0.0)

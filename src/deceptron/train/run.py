@@ -277,7 +277,8 @@ class Training:
         if not bool((data.noise > 0).all()):
             return
         try:
-            calibrate(pair, self._problem, data.dataset)
+            limit = self._recipe.correction_limit
+            calibrate(pair, self._problem, data.dataset, correction_limit=limit)
         except Exception as error:
             known = pair.calibration
             missing = "trust" if known.trust is None else "calibrated error bars"

@@ -21,7 +21,7 @@ Config: TypeAlias = dict[str, Any]
 
 # What only stage 3 or what follows it reads: runs that differ in nothing else share stages 1 and 2.
 _LATE = {"jcp", "train_probes", "train_probe_rows", "probe_bank", "guard", "selection_rjcp"}
-_LATE |= {"name", "both", "wiener_limit"}
+_LATE |= {"name", "both", "wiener_limit", "correction_limit"}
 _LATE_WEIGHTS = {"jcp", "bias_tie", "composition"}
 
 
