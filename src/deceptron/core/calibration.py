@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -289,9 +289,3 @@ def _positive(name: str, value: Any) -> float:
 
 def _optional(name: str, value: Any) -> float | None:
     return None if value is None else _positive(name, value)
-
-
-def moved(calibration: Calibration, device: torch.device | str) -> Calibration:
-    """The same with its noise on another device; tables follow the rows they are asked for."""
-    noise = calibration.noise_std
-    return replace(calibration, noise_std=noise.to(device) if isinstance(noise, Tensor) else noise)

@@ -87,9 +87,9 @@ def solution_of(
 def _complete(task: Task) -> Float[Tensor, "B *y"]:
     """The observations with what missing sensors would most likely have shown."""
     family, observed = task.known.calibration.observations, task.objective.observed
-    if observed is None or family is None or task.noise is None:
+    if observed is None or family is None or task.believed_noise is None:
         return task.y
-    target = filled(family, task.target, observed == 0, task.noise)
+    target = filled(family, task.target, observed == 0, task.believed_noise)
     target[task.no_data] = torch.nan
     return task.known.scaler.denormalise(target.reshape(-1, *task.y_shape)).to(task.y)
 
@@ -118,14 +118,16 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
     """With a prior that was stated, its own; else what the pair's calibration knows."""
     known, calibration = task.known, task.known.calibration
     prior = task.prior if task.prior is not None else calibration.family
-    if not isinstance(pair, Pair) or task.noise is None or not isinstance(prior, Covariance):
+    noise = task.believed_noise
+    if not isinstance(pair, Pair) or noise is None or not isinstance(prior, Covariance):
         return None
     notes = outcome.notes
     corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
     if "count" in notes:
         corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
-    ratio = task.objective.over_level(outcome.residual)
-    noise = task.noise
+    # On a surrogate its own error counts as noise, where the objective knows of it.
+    known_level = task.objective.level is not None
+    ratio = task.objective.over_level(outcome.residual) if known_level else outcome.over_noise
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)

@@ -91,6 +91,8 @@ class Task:
         box, objective: of flat rows.
         noise: of the measurements, normalised units, flat; one row or one a row. None: not known.
         noise_told: whether the caller stated it.
+        believed_noise: that noise, or the pair's own where the method does without: what error bars
+            and ``solution.over_noise`` are made with.
         on_surrogate: whether f is the pair's own.
         corrections: plausible corrections, where the method uses them.
     """
@@ -110,6 +112,7 @@ class Task:
     objective: LeastSquares
     noise: Float[Tensor, "#B m"] | None
     noise_told: bool
+    believed_noise: Float[Tensor, "#B m"] | None
     on_surrogate: bool
     prior: GaussianPrior | None
     corrections: Corrections | None
@@ -178,6 +181,9 @@ def prepare(
     if not told and method.assumes_noise and not own_rule:
         noise_std = known.calibration.noise_std
     noise = noise_rows(noise_std, y, known.scaler)
+    believed = noise
+    if believed is None:
+        believed = noise_rows(known.calibration.noise_std, y, known.scaler)
     on_surrogate = forward is None
     error = known.calibration.surrogate_error if on_surrogate else 0.0
     y_shape = tuple(y.shape[1:])
@@ -186,7 +192,7 @@ def prepare(
     if noise is not None:
         missing = missing | noise.isinf()
     no_data = missing.all(1)
-    start = start_rows(known, method, target, missing, noise, y_shape, x0, prior)
+    start = start_rows(known, method, target, missing, believed, y_shape, x0, prior)
     x_shape = tuple(start.shape[1:])
     bounds = known.bounds if bounds is None else bounds
     box = None if bounds is None else Box.parse(bounds, x_shape, start)
@@ -199,6 +205,9 @@ def prepare(
         prior=prior,
         x_shape=x_shape,
     )
+    if noise is None and believed is not None:
+        seen = 1.0 if objective.observed is None else objective.observed
+        objective = replace(objective, precision=(seen / believed).to(target))
     simulator = None
     if forward is not None:
         simulator = normalised(
@@ -223,22 +232,8 @@ def prepare(
         objective=objective,
         noise=noise,
         noise_told=told,
+        believed_noise=believed,
         on_surrogate=on_surrogate,
         prior=prior,
         corrections=known.calibration.corrections if corrects else None,
-    )
-
-
-def rows_of(task: Task, rows: slice) -> Task:
-    """The same for some of the rows."""
-    index = torch.arange(len(task.target), device=task.target.device)[rows]
-    noise = task.noise
-    return replace(
-        task,
-        y=task.y[rows],
-        target=task.target[rows],
-        start=task.start[rows],
-        no_data=task.no_data[rows],
-        objective=task.objective.at(index),
-        noise=noise if noise is None or len(noise) == 1 else noise[rows],
     )
