@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -182,7 +183,13 @@ def page() -> None:
     (RESULTS.parent.parent / "docs" / "results" / "trusted.md").write_text("\n".join(lines) + "\n")
 
 
+TABLES = {"sets": sets, "missing": missing, "noise": noise, "foreign": foreign, "page": page}
+
+
+def main(names: Sequence[str] = tuple(TABLES)) -> None:
+    for name in names:
+        TABLES[name]()
+
+
 if __name__ == "__main__":
-    tables = {"sets": sets, "missing": missing, "noise": noise, "foreign": foreign, "page": page}
-    for chosen in sys.argv[1:] or tables:
-        tables[chosen]()
+    main(sys.argv[1:] or tuple(TABLES))

@@ -19,7 +19,6 @@ PURPOSES = (
     "probe-noise",
     "calibration-noise",
     "noise-levels",
-    "shrinkage-noise",
 )
 
 
