@@ -1,5 +1,42 @@
-"""One thread per test process: pytest-xdist runs two of them on two cores."""
+"""One thread per test process, and draws that can be changed: ``pytest --other-draws 3``.
 
+Pytest-xdist runs two processes on two cores. With ``--other-draws`` every seed that a test gives to
+a ``torch.Generator`` or to ``torch.manual_seed`` is another one; a test that passes for one draw
+and fails for the next has too thin a margin. Seeds that the library draws from stay as they are.
+"""
+
+import os
+import sys
+
+import pytest
 import torch
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("DECEPTRON_TEST_THREADS", "1")))
+
+PRIME = 1_000_003
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--other-draws", type=int, default=0, help="shift the seeds that tests use")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    shift = PRIME * config.getoption("--other-draws")
+    if shift == 0:
+        return
+    folder = os.path.dirname(os.path.abspath(__file__))
+    plain = torch.manual_seed
+
+    def shifted(seed: int) -> int:
+        asked_by_a_test = sys._getframe(2).f_code.co_filename.startswith(folder)
+        return seed + shift if asked_by_a_test else seed
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed: int) -> torch.Generator:
+            return super().manual_seed(shifted(seed))
+
+    def manual_seed(seed: int) -> torch.Generator:
+        return plain(shifted(seed))
+
+    torch.Generator = Generator  # type: ignore[misc]
+    torch.manual_seed = manual_seed  # type: ignore[assignment]

@@ -11,6 +11,7 @@ from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.calibration import Calibration, TrustLimits
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
+    FINENESS,
     SIZES,
     VARIANCE_NODES,
     Corrections,
@@ -113,7 +114,7 @@ def test_strengths_are_the_squares_of_the_sizes():
     t = corrections.strengths(torch.tensor([1.0, 4.0], dtype=torch.float64))
     assert t.shape == (len(SIZES), 2)
     torch.testing.assert_close(t[:, 1], 4 * t[:, 0])
-    assert float(t[5, 0]) == pytest.approx((0.3 * corrections.scale) ** 2)
+    assert float(t[5 * FINENESS, 0]) == pytest.approx((0.3 * corrections.scale) ** 2)
 
 
 def test_a_field_has_smooth_members_only_and_a_short_vector_powers_only():

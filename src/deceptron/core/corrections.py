@@ -29,7 +29,17 @@ from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis, diagonal
 # Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
 BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
 POWERS = (1.0, 0.75, 0.5, 0.35, 0.25)
-SIZES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+# Sizes that the evidence weighs: its marks, and between two of them steps of a third. Coarser ones
+# cost error where the right size lies between two, and make bars up to twice too wide.
+SIZE_MARKS, FINENESS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0), 4
+SIZES = (
+    *(
+        low * (high / low) ** (k / FINENESS)
+        for low, high in zip(SIZE_MARKS, SIZE_MARKS[1:], strict=False)
+        for k in range(FINENESS)
+    ),
+    SIZE_MARKS[-1],
+)
 # Where tables are made: powers of ten.
 DETERMINANT_NODES = tuple(-14.0 + 0.25 * k for k in range(69))
 VARIANCE_NODES = tuple(-14.0 + 1.0 * k for k in range(18))

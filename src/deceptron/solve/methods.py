@@ -132,7 +132,7 @@ def guarded(
 
 
 # Linearisations of a correction, and the share of the misfit that each but the last must gain.
-LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.01
+LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.03
 
 
 def correcting(

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.bases import GridBasis
-from deceptron.core.corrections import SIZES, Corrections, Regression
+from deceptron.core.corrections import FINENESS, SIZES, Corrections, Regression
 from deceptron.core.solution import Solution
 from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
@@ -63,7 +63,7 @@ def fit_regression(
     seen = int((1 - SHARE_LEFT_OUT) * len(rows))
     best: tuple[float, int, int] | None = None
     for number in range(len(corrections.members)):
-        for place in range(len(SIZES)):
+        for place in range(0, len(SIZES), FINENESS):
             corrected = start + torch.cat([part.fit(number, place) for part in found])
             made = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
             error = _rmse(_guess(corrections, made, corrected, start)[seen:], truth[seen:])
