@@ -95,6 +95,24 @@ def test_a_file_gives_what_one_batch_gives(tmp_path, instance, given, kind, chun
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([source.name, result.name])
 
 
+@pytest.mark.parametrize("axes", [1, 8])
+def test_noise_of_every_row_goes_with_its_rows(tmp_path, instance, axes):
+    pair, y, _ = instance
+    write(tmp_path / "y.npy", y)
+    noise = 0.01 + 0.2 * np.random.default_rng(0).random((len(y), axes))
+    settings = SETTINGS | {"method": "gn", "tolerance": None, "max_iterations": 1}
+    solve_file(
+        pair, tmp_path / "y.npy", tmp_path / "x.npz", chunk_rows=5, noise_std=noise, **settings
+    )
+    settings.pop("dtype")
+    expected = dc.solve(pair, torch.as_tensor(y), noise_std=torch.as_tensor(noise), **settings)
+    np.testing.assert_allclose(
+        read(tmp_path / "x.npz")["x"], expected.x.numpy(), rtol=1e-7, atol=1e-9
+    )
+    with pytest.raises(dc.ShapeError, match="noise_std must have 53 rows, or one; got 7"):
+        solve_file(pair, tmp_path / "y.npy", tmp_path / "z.npz", noise_std=noise[:7], **SETTINGS)
+
+
 def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):
     pair, y, expected = instance
     np.savez_compressed(tmp_path / "y.npz", measurements=y)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -35,7 +36,7 @@ SIZE_MARKS, FINENESS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0), 4
 SIZES = (
     *(
         low * (high / low) ** (k / FINENESS)
-        for low, high in zip(SIZE_MARKS, SIZE_MARKS[1:], strict=False)
+        for low, high in pairwise(SIZE_MARKS)
         for k in range(FINENESS)
     ),
     SIZE_MARKS[-1],

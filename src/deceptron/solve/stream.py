@@ -95,7 +95,8 @@ def solve_file(
         dtype: precision in which to solve.
         device: where to solve.
         on_chunk: called as ``on_chunk(rows_done, rows)`` after each chunk.
-        method: as in ``dc.solve``, like everything else in ``settings``.
+        method: as in ``dc.solve``, like everything else in ``settings``; a ``noise_std`` with a
+            row for every observation goes with its rows.
     """
     for name in _NOT_HERE:
         if name in settings:
@@ -192,7 +193,10 @@ class _Job:
 
     def _solve(self, rows: Rows, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
         y = _tensor(rows, start, stop, self.dtype, self.device)
-        solution = solve(self.pair, y, method=self.method, history=False, **self.settings)
+        settings = dict(self.settings)
+        if _by_row(settings.get("noise_std"), rows):
+            settings["noise_std"] = settings["noise_std"][start:stop]
+        solution = solve(self.pair, y, method=self.method, history=False, **settings)
         return columns_of(solution, error_bars=self.error_bars)
 
 
@@ -301,6 +305,16 @@ def _check_result(result: Path, overwrite: bool) -> Path:
 
 def _exists(result: Path) -> ConfigError:
     return ConfigError(f"result {result} exists already; choose another name or overwrite it")
+
+
+def _by_row(noise_std: Any, rows: Rows) -> bool:
+    """Whether there is one for every observation, as ``dc.solve`` tells it: by the axes."""
+    shape = tuple(getattr(noise_std, "shape", ()))
+    if len(shape) != len(rows.shape) or shape[0] == 1:
+        return False
+    if shape[0] != rows.shape[0]:
+        raise ShapeError(f"noise_std must have {rows.shape[0]} rows, or one; got {shape[0]}")
+    return True
 
 
 def _store(parts: Path, run: str) -> Path:

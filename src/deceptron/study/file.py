@@ -18,18 +18,13 @@
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from deceptron.core.errors import ConfigError, DeceptronError, unknown_name
 from deceptron.study.grid import KNOWN, Block, Study
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _STUDY = ("name", "small", "missing_models", "block")
 _BLOCK = tuple(entry.name for entry in fields(Block))
