@@ -63,6 +63,6 @@ if __name__ == "__main__":
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"sine {k + 1}" for k in range(SINES)])
+    show_bars(solution, x, [f"sine {k + 1}" for k in range(SINES)], asked.picture)
     simulator.close()
     folder.cleanup()

@@ -109,7 +109,7 @@ def run(url: str) -> None:
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"piece {k + 1}" for k in range(PIECES)])
+    show_bars(solution, x, [f"piece {k + 1}" for k in range(PIECES)], asked.picture)
     simulator.close()
 
 
