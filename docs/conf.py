@@ -13,7 +13,8 @@ from small_examples import runnable  # noqa: E402
 import deceptron  # noqa: E402
 
 project = "deceptron"
-author = "the authors of deceptron"
+author = "the deceptron developers"
+copyright = f"2026, {author}"
 release = version = deceptron.__version__
 
 extensions = [

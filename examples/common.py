@@ -141,7 +141,7 @@ def draw_bars(
     arms = torch.stack([answer - low, high - answer]).clamp_min(0).numpy()
     axis.errorbar(places, answer, arms, fmt="o", capsize=4, label="answer, 90% interval")
     axis.plot(places, truth, "x", color="black", label="truth")
-    axis.set_xticks(places, names, rotation=20, ha="right")
+    axis.set_xticks(places, names, rotation=40, ha="right")
     axis.legend(frameon=False)
     figure.savefig(path)
 

@@ -55,7 +55,7 @@ def lines(problem: dc.problems.Problem, pair: dc.Deceptron) -> list[Line]:
 
 
 def draw(shown: list[Line], path: Path) -> Path:
-    figure = Figure(figsize=(9.6, 1.95 * len(shown) + 0.25), layout="constrained")
+    figure = Figure(figsize=(8.0, 1.9 * len(shown)), layout="constrained")
     axes = figure.subplots(len(shown), 5)
     from_zero = torch.tensor([0.0, max(float(line.std.max()) for line in shown)])
     for row, line in zip(axes, shown, strict=True):
@@ -63,18 +63,18 @@ def draw(shown: list[Line], path: Path) -> Path:
             float((x - line.truth).square().mean().sqrt()) for x in (line.network, line.answer)
         ]
         pictures = (
-            ("observed flow, later", line.y, line.y),
-            ("truth: flow at the start", line.truth, line.truth),
-            (f"network alone, error {errors[0]:.3f}", line.network, line.truth),
-            (f"dc.solve, error {errors[1]:.3f}", line.answer, line.truth),
-            ("its error bar (std)", line.std, from_zero),
+            ("observed:\nflow, later", line.y, line.y),
+            ("truth:\nflow at the start", line.truth, line.truth),
+            (f"network alone,\nerror {errors[0]:.3f}", line.network, line.truth),
+            (f"dc.solve,\nerror {errors[1]:.3f}", line.answer, line.truth),
+            ("its error bar\n(std)", line.std, from_zero),
         )
         for axis, (title, value, scale) in zip(row, pictures, strict=True):
             is_bar = value is line.std
             draw_field(figure, axis, as_plane(value), as_plane(scale), not is_bar, bar=is_bar)
-            axis.set_title(title, fontsize=9)
-        row[0].set_ylabel(f"{line.title}\n{line.flag}", fontsize=9)
-    return write_figure(figure, path, dpi=110)
+            axis.set_title(title, fontsize=10)
+        row[0].set_ylabel(f"{line.title}\n{line.flag}", fontsize=10)
+    return write_figure(figure, path, dpi=120)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import shutil
 import socket
 import tempfile
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 _SCRATCH = tempfile.TemporaryDirectory()
+for talkative in ("jax", "skfem"):
+    logging.getLogger(talkative).setLevel(logging.WARNING)
 
 
 def _has(package: str) -> Callable[[], bool]:
