@@ -71,7 +71,8 @@ def run(block: Block, page: Path, names: dict[str, Any], monkeypatch: pytest.Mon
             Path(f"{file['stem']}.py").write_text(block.body)
             monkeypatch.delitem(sys.modules, file["stem"], raising=False)
             return
-        padded = "\n" * (block.line - 1) + block.body  # so that a traceback names the line of the page
+        # Padded, so that a traceback names the line of the page.
+        padded = "\n" * (block.line - 1) + block.body
         exec(compile(padded, str(page), "exec"), names)
     elif block.language == "sh":
         for line in block.body.splitlines():
