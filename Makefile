@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint types imports unit quick cluster demo zoo benchmarks format clean
+.PHONY: test lint types imports unit quick cluster demo docs zoo benchmarks format clean
 
 test: lint types imports unit
 
@@ -40,6 +40,13 @@ quick: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/deceptron demo --output demo.png
 
+# The site, in build/site: offline, warnings are errors, nothing on a page comes from elsewhere.
+docs: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,jax,umbridge,examples]'
+	$(BIN)/sphinx-build -W --keep-going -j auto docs build/site
+	! grep -rlE '<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//' build/site --include='*.html'
+	@echo "read build/site/index.html"
+
 # Trains the models that ship; resumable, half an hour on two cores.
 zoo: $(STAMP)
 	$(BIN)/python -m tools.make_zoo
@@ -52,4 +59,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info demo.png
+	rm -rf $(VENV) build dist src/*.egg-info docs/gallery demo.png

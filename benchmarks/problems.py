@@ -1,6 +1,6 @@
 """How fast the simulators are, how ill-posed, and whether Navier-Stokes is truly nonlinear.
 
-``python -m benchmarks problems`` prints every number that docs/problems.md quotes.
+``python -m benchmarks problems`` prints every number that docs/research/problems.md quotes.
 """
 
 from __future__ import annotations

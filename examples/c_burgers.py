@@ -29,7 +29,7 @@ if __name__ == "__main__":
         sys.exit("skipped: this example needs a C compiler, and there is no `cc` here")
     folder = tempfile.TemporaryDirectory()
     program = Path(folder.name) / "burgers"
-    source = Path(__file__).with_name("burgers.c")
+    source = Path(sys.argv[0]).with_name("burgers.c")
     subprocess.run([compiler, "-O2", "-o", program, source, "-lm"], check=True)
 
     simulator = dc.simulators.from_command([program, "{input}", "{output}"], workers=2, timeout=10)
@@ -63,6 +63,6 @@ if __name__ == "__main__":
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"sine {k + 1}" for k in range(SINES)])
+    show_bars(solution, x, [f"sine {k + 1}" for k in range(SINES)], asked.picture)
     simulator.close()
     folder.cleanup()

@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ MISSING = 0.1
 
 @dataclass(frozen=True)
 class Options:
-    """How much work to do, and whether sensors may be silent."""
+    """How much work to do, whether sensors may be silent, and where to draw the error bars."""
 
     small: bool
     complete: bool
+    picture: Path | None
 
     @property
     def rows(self) -> int:
@@ -54,6 +56,7 @@ def options() -> Options:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true", help="seconds, and no accuracy")
     parser.add_argument("--complete", action="store_true", help="no sensor is silent")
+    parser.add_argument("--picture", type=Path, help="draw the error bars into this file")
     return Options(**vars(parser.parse_args()))
 
 
@@ -114,7 +117,7 @@ def compare(
     Console(width=100).print(table)
 
 
-def show_bars(solution: dc.Solution, truth: Tensor, names: list[str]) -> None:
+def show_bars(solution: dc.Solution, truth: Tensor, names: list[str], picture: Path | None) -> None:
     """The first row, component by component."""
     low, high = solution.interval(0.9)
     table = Table("", "truth", "answer", "90% interval", title="error bars of the first row")
@@ -122,6 +125,25 @@ def show_bars(solution: dc.Solution, truth: Tensor, names: list[str]) -> None:
         x, a, b, c = (float(rows[0].flatten()[k]) for rows in (truth, solution.x, low, high))
         table.add_row(name, f"{x:.3f}", f"{a:.3f}", f"{b:.3f} to {c:.3f}")
     Console(width=100).print(table)
+    if picture is not None:
+        fields = (truth, solution.x, low, high)
+        draw_bars(*(rows[0].flatten()[: len(names)].double() for rows in fields), names, picture)
+
+
+def draw_bars(
+    truth: Tensor, answer: Tensor, low: Tensor, high: Tensor, names: list[str], path: Path
+) -> None:
+    """Truth, answer and interval of each component; the figure stays open for a gallery."""
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    places = range(len(names))
+    arms = torch.stack([answer - low, high - answer]).clamp_min(0).numpy()
+    axis.errorbar(places, answer, arms, fmt="o", capsize=4, label="answer, 90% interval")
+    axis.plot(places, truth, "x", color="black", label="truth")
+    axis.set_xticks(places, names, rotation=40, ha="right")
+    axis.legend(frameon=False)
+    figure.savefig(path)
 
 
 def _coverage(found: Any, truth: Tensor) -> str:

@@ -81,4 +81,4 @@ if __name__ == "__main__":
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"speed at {knots[k]:.2f}" for k in (0, 4, 8, 11)])
+    show_bars(solution, x, [f"speed at {s:.2f}" for s in knots], asked.picture)

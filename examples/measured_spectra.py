@@ -68,4 +68,4 @@ if __name__ == "__main__":
     solution = dc.solve(pair, y, noise_std=noise)
     flagged = int(solution.trust.flag.sum())
     print(f"{flagged} of {len(y)} spectra do not look like the training data")
-    show_bars(solution, x, DYES)
+    show_bars(solution, x, DYES, asked.picture)

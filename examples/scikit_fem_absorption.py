@@ -133,4 +133,4 @@ if __name__ == "__main__":
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"square {k}" for k in range(4)])
+    show_bars(solution, x, [f"square {k}" for k in range(4)], asked.picture)

@@ -67,4 +67,4 @@ if __name__ == "__main__":
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, RATES)
+    show_bars(solution, x, RATES, asked.picture)

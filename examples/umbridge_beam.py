@@ -67,7 +67,7 @@ def started() -> tuple[subprocess.Popen, str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, __file__, "--serve", str(port)])
+    process = subprocess.Popen([sys.executable, sys.argv[0], "--serve", str(port)])
     for _ in range(600):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -109,7 +109,7 @@ def run(url: str) -> None:
         simulator,
     )
     solution = dc.solve(pair, y, forward=problem.simulate, noise_std=noise)
-    show_bars(solution, x, [f"piece {k + 1}" for k in range(PIECES)])
+    show_bars(solution, x, [f"piece {k + 1}" for k in range(PIECES)], asked.picture)
     simulator.close()
 
 

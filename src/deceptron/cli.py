@@ -38,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_ENGINE = "Who does the work: local (processes of this machine) or ray; docs/clusters.md."
+_ENGINE = "Who does the work: local (processes of this machine) or ray; docs/howto/large.md."
 _ADDRESS = "Of a Ray cluster that runs already."
 _SHOWN = 10  # missing parts of a report that are printed
 
@@ -144,7 +144,7 @@ def solve(
         Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
     ],
     method: Annotated[
-        str, typer.Option(help="Which solver; docs/solving.md lists them.")
+        str, typer.Option(help="Which solver; docs/howto/methods.md lists them.")
     ] = "guarded",
     noise_std: Annotated[
         float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
@@ -226,7 +226,7 @@ def study(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="full, quick, guarded, or a TOML file (docs/study.md).  [default: full]"
+            help="full, quick, guarded, or a TOML file (docs/research/study.md).  [default: full]"
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same as the name quick.")] = False,

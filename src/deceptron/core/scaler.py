@@ -12,7 +12,12 @@ from deceptron.core.errors import ConfigError
 
 
 class Scaler(nn.Module):
-    """``normalise(y) = (y - shift) / scale``; the statistics broadcast against one row of y."""
+    """``normalise(y) = (y - shift) / scale``; the statistics broadcast against one row of y.
+
+    Attributes:
+        shift: what is taken from y.
+        scale: what the rest is divided by.
+    """
 
     shift: Tensor
     scale: Tensor

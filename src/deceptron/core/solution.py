@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 class Cost:
     """Evaluations each row asked for; work done for its neighbours is not charged to it.
 
-    ``f``, ``jvp`` and ``vjp`` are those of the forward map, with ``forward=`` the simulator; ``g``
-    counts passes through the reverse map, its jvps included. ``surrogate`` counts f, jvp and vjp of
-    the pair's f where ``forward=`` is another: surrogate steps, and derivatives that it lends.
+    Attributes:
+        f: of the forward map, with ``forward=`` the simulator.
+        g: passes through the reverse map, its jvps included.
+        jvp: products of the forward map's Jacobian with a vector.
+        vjp: products of its transpose with a vector.
+        surrogate: f, jvp and vjp of the pair's f where ``forward=`` is another: surrogate steps,
+            and derivatives that it lends.
+        linear_steps: of inner linear solvers; what they evaluate is in ``jvp`` and ``vjp`` already.
     """
 
     f: Int[Tensor, " B"]
@@ -50,9 +55,17 @@ class Cost:
 class History:
     """One entry per iteration and row; NaN, -1 or False where a row had already stopped.
 
-    ``residual`` and ``loss`` hold the state after the iteration, ``step_norm`` and ``cosine`` are
-    of the step alone. A row that stalls has a last entry with ``accepted`` False, which records its
-    last rejected trial.
+    Attributes:
+        residual: RMS residual after the iteration.
+        loss: the objective after it.
+        step_size: of the trial that ended it.
+        step_norm: length of the step.
+        cosine: of the angle between the step and the negative gradient.
+        accepted: whether the step was taken; False in the last entry of a row that stalls, which
+            records its last rejected trial.
+        trials: how many steps were tried.
+        rule: which rule proposed the step, a number of ``rules``.
+        rules: the names of the rules of this method.
     """
 
     residual: Float[Tensor, "T B"]
@@ -138,6 +151,9 @@ class Solution:
         cost: evaluations.
         method: the name of the method.
         seconds: how long it took, all rows together.
+        record: makes ``history``; None if switched off.
+        error_bars: makes ``std``, ``interval``, ``posterior``; None if the pair knows too little.
+        judge: makes ``trust``; None if the pair is not calibrated.
     """
 
     x: Float[Tensor, "B *x"]

@@ -19,10 +19,14 @@ SIGNS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trust:
-    """``score`` above 1 is flagged; ``parts`` are the RMS misses behind it, ``worst`` the greatest.
+    """How strange each observation looks to a pair.
 
-    5% of validation data exceed 1. A score of 3 is three times as many standard deviations from
-    their mean as that limit.
+    Attributes:
+        score: 5% of validation data exceed 1. A score of 3 is three times as many standard
+            deviations from their mean as that limit.
+        flag: whether the score is above 1.
+        parts: the RMS misses behind the score, by name.
+        worst: the name of the greatest of them.
     """
 
     score: Float[Tensor, " B"]

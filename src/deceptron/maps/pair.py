@@ -17,12 +17,18 @@ from deceptron.maps.network import check_shape
 class Deceptron(nn.Module):
     """A forward surrogate ``pair.f(x)`` and a reverse map ``pair.g(y)``, any two modules.
 
-    Both work in normalised measurement space; ``pair.scaler`` leads there from physical units
-    (by default they are the same). ``bounds`` is the box of the latents, ``wiener`` a linear
-    estimate that the ``"wiener"`` method uses, ``calibration`` what the pair knows about itself
-    (its noise, its errors, plausible corrections), ``provenance`` any JSON worth keeping with the
-    weights, which nothing reads back. Shapes are of one row; maps that know theirs (``in_shape``,
-    ``out_shape``) state them.
+    Both work in normalised measurement space.
+
+    Attributes:
+        f: the surrogate, latents to normalised measurements.
+        g: the reverse map, normalised measurements to latents.
+        scaler: leads from physical units to normalised ones; by default they are the same.
+        wiener: a linear estimate that the ``"wiener"`` method uses, or None.
+        calibration: what the pair knows about itself: its noise, its errors, plausible corrections.
+        x_shape: of one latent, if known; maps that know theirs (``in_shape``) state it.
+        y_shape: of one observation, likewise.
+        name: of its problem.
+        provenance: any JSON worth keeping with the weights, which nothing reads back.
     """
 
     f: nn.Module

@@ -41,6 +41,21 @@ class Problem(ABC):
 
     Shapes: a one-dimensional field is a vector ``(n,)``; fields in the plane and in space carry a
     leading channel, ``(channels, n, n)`` or ``(channels, n, n, n)``.
+
+    Attributes:
+        name: under which runs and models know it.
+        noise_std: standard deviation of the noise, a number or one row of y.
+        bounds: ``(low, high)`` of the latents, numbers or one row of x each.
+        train_count: rows of ``dataset(seed).train``.
+        val_count: rows of ``.val``.
+        test_count: rows of ``.test``.
+        shifted_count: rows of ``.shifted``.
+        extreme_count: rows of ``.extreme``.
+        scaling: whether observations are normalised by ``"component"`` or by ``"channel"``.
+        checks: whether ``simulate`` refuses latents outside of the bounds.
+        differentiable: whether derivatives flow through ``simulate``.
+        equation: what it solves, in a line.
+        paper: what of it is the paper's.
     """
 
     name: str

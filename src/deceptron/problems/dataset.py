@@ -26,7 +26,12 @@ SPLITS = ("train", "val", "test", "shifted", "extreme")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Latents and their observations, row by row, in physical units."""
+    """Latents and their observations, row by row, in physical units.
+
+    Attributes:
+        x: the latents.
+        y: their observations.
+    """
 
     x: Float[Tensor, "N *x"]
     y: Float[Tensor, "N *y"]
@@ -40,7 +45,13 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """``train`` and ``val`` are noise-free; ``test``, ``shifted`` and ``extreme`` are noisy."""
+    """``train`` and ``val`` are noise-free; ``test``, ``shifted`` and ``extreme`` are noisy.
+
+    Attributes:
+        problem: whose rows these are.
+        seed: fixes every split, whichever are asked for and in whatever order.
+        dtype: of the rows.
+    """
 
     problem: Problem
     seed: int

@@ -28,6 +28,10 @@ class MeasuredProblem(Problem):
 
     It cannot simulate, so there are no fresh rows and no shifted sets, and the surrogate is the
     only forward map. ``sample`` draws latents of the training rows again.
+
+    Attributes:
+        noisy: whether the rows carry their noise already.
+        rows: the splits ``train``, ``val`` and ``test``.
     """
 
     differentiable: bool = field(default=False, init=False, repr=False)

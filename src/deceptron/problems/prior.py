@@ -24,7 +24,12 @@ FLOOR = 1e-6
 
 
 class Prior(ABC):
-    """N(mean, C), acting on rows of any dtype and device."""
+    """N(mean, C), acting on rows of any dtype and device.
+
+    Attributes:
+        mean: of the latents.
+        kind: what the covariance C rests on, in words.
+    """
 
     mean: Float[Tensor, "*x"]
     kind: str
@@ -70,7 +75,13 @@ class Prior(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LowRankPrior(Prior):
-    """``C = U diag(variances) U' + floor (I - U U')``, the columns of U orthonormal."""
+    """``C = U diag(variances) U' + floor (I - U U')``, the columns of U orthonormal.
+
+    Attributes:
+        basis: U, a column for each principal direction.
+        variances: along them.
+        floor: the variance of every other direction.
+    """
 
     mean: Float[Tensor, "*x"]
     basis: Float[Tensor, "n r"]
@@ -125,7 +136,11 @@ class LowRankPrior(Prior):
 
 @dataclass(frozen=True, eq=False)
 class SpectralPrior(Prior):
-    """Stationary on the torus: ``C = F^-1 diag(spectrum) F`` over the last two axes."""
+    """Stationary on the torus: ``C = F^-1 diag(spectrum) F`` over the last two axes.
+
+    Attributes:
+        spectrum: the power of each wavenumber, in the layout of ``torch.fft.rfft2``.
+    """
 
     mean: Float[Tensor, "*x"]
     spectrum: Float[Tensor, "n half"]

@@ -23,9 +23,14 @@ _STEPS = [2.0**-k for k in range(4, 11)]
 
 @dataclass(frozen=True)
 class Report:
-    """What ``verify`` found: ``problems`` in words, ``passed`` checks by name, the rest skipped.
+    """What ``verify`` found.
 
-    ``defect`` is that of the adjoint: ``|<J d, p> - <d, J' p>| / |J d| |p|``, the largest of rows.
+    Attributes:
+        name: of the problem.
+        passed: checks that found nothing, by name.
+        problems: what is wrong, in words.
+        skipped: what could not be checked, and why.
+        defect: of the adjoint, ``|<J d, p> - <d, J' p>| / |J d| |p|``, the largest of rows.
     """
 
     name: str

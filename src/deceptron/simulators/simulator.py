@@ -28,7 +28,14 @@ MOST_COMPONENTS = 512
 
 @dataclass
 class Calls:
-    """Rows that a simulator was asked for, by kind, and how many of them it failed."""
+    """Rows that a simulator was asked for, by kind, and how many of them it failed.
+
+    Attributes:
+        values: rows simulated.
+        vjps: products with the transposed Jacobian.
+        jvps: products with the Jacobian.
+        failed: rows of any kind without an answer.
+    """
 
     values: int = 0
     vjps: int = 0

@@ -36,18 +36,28 @@ DENSE_LIMIT = 32
 class Method:
     """A named way to solve; pass one to ``dc.solve(method=...)`` to change its settings.
 
-    ``descent`` is a function of the number of unknowns, because the best linear solver depends on
-    it. ``start`` names where rows begin unless the caller gives x0: at zero, at g(y*), there where
-    it is finite and at zero elsewhere, or at the ridge estimate. ``gradient_tolerance`` is the
-    default rule: None means the square root of the dtype's precision, 0 switches it off. A method
-    that ``knows_minima`` has a local model of what is left to gain, and stops by that instead. With
-    ``assumes_noise`` the noise that the pair was trained for is the default. Where the noise is
-    known, a step that lowers the misfit by less than the share ``progress`` is a row's last.
-    ``surrogate_margin`` is how many times the surrogate's RMS error counts as noise: the error
-    differs from row to row, and twice its RMS covers most rows. ``secants`` are the directions that
-    it tries where the forward map has no derivatives; without them it takes the surrogate's. With
-    ``corrects``, the noise and plausible corrections known, rows are corrected by their evidence
-    (``solve/descents/correction.py``) instead.
+    Attributes:
+        name: as ``dc.solve`` knows it.
+        descent: which way to go; a function of the number of unknowns, because the best linear
+            solver depends on it.
+        search: how far, and whether to take the step.
+        start: where rows begin unless the caller gives x0: at zero, at g(y*), there where it is
+            finite and at zero elsewhere, or at the ridge estimate.
+        direct: the start is the answer; there are no steps.
+        needs_reverse: whether it asks g.
+        assumes_noise: the noise that the pair was trained for is the default.
+        max_iterations: accepted steps a row may take, unless the caller says otherwise.
+        gradient_tolerance: the default rule; None means the square root of the dtype's precision,
+            0 switches it off.
+        knows_minima: it has a local model of what is left to gain, and stops by that instead.
+        progress: where the noise is known, a step that lowers the misfit by less than this share
+            is a row's last.
+        secants: directions that it tries where the forward map has no derivatives; without them it
+            takes the surrogate's.
+        surrogate_margin: how many times the surrogate's RMS error counts as noise: the error
+            differs from row to row, and twice its RMS covers most rows.
+        corrects: rows are corrected by their evidence (``solve/descents/correction.py``) where
+            noise and plausible corrections are known.
     """
 
     name: str

@@ -45,7 +45,15 @@ _NOT_HERE = ("callback", "x0", "history", "progress")
 
 @dataclass(frozen=True)
 class FileSummary:
-    """What became of a file: rows, rows reused from an earlier run, and how the rows ended."""
+    """What became of a file.
+
+    Attributes:
+        result: the file that was written.
+        rows: in it.
+        resumed: rows that an earlier run had solved.
+        statuses: how many rows ended with each status.
+        reasons: how many ended for each reason.
+    """
 
     result: Path
     rows: int

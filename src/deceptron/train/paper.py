@@ -1,11 +1,11 @@
 """The published protocol of each problem: Table 7 of the paper and the settings beside it.
 
 What the paper and its scripts state is in the table below as it stands. What they leave open was
-chosen once and is named in ``docs/training.md``: the batch size, probes and cycle noise of the
-problems whose scripts are not public, the guard of advection-diffusion-2d and navier-stokes-2d
+chosen once and is named in ``docs/research/training.md``: the batch size, probes and cycle noise of
+the problems whose scripts are not public, the guard of advection-diffusion-2d and navier-stokes-2d
 (that of allen-cahn-2d), and the weight of RJCP in model selection, which is JCP's in the loss. The
-heat problems and darcy-2d have no guard, because the paper prints none: one of ours, 1.25,
-refused every epoch of heat-3d's JCP branch and with it the published RJCP.
+heat problems and darcy-2d have no guard, because the paper prints none: one of ours, 1.25, refused
+every epoch of heat-3d's JCP branch and with it the published RJCP.
 """
 
 from __future__ import annotations

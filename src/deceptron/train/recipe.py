@@ -29,11 +29,17 @@ PROBE_MAPS = ("surrogate", "simulator")
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage: ``epochs`` passes over the training rows with Adam.
+    """One stage of training, with Adam.
 
-    ``cosine`` falls from ``learning_rate`` to zero, one value an epoch, as in the paper.
-    ``one-cycle`` rises over the share ``warmup`` of all steps from 1/25 of ``learning_rate`` and
-    falls to 1/1000 of it, step by step. ``epochs=0`` leaves the maps as they were built.
+    Attributes:
+        name: forward, reverse, jcp or plain.
+        epochs: passes over the training rows; 0 leaves the maps as they were built.
+        learning_rate: the largest.
+        batch_size: rows a step.
+        schedule: ``cosine`` falls from ``learning_rate`` to zero, one value an epoch, as in the
+            paper; ``one-cycle`` rises over the share ``warmup`` of all steps from 1/25 of
+            ``learning_rate`` and falls to 1/1000 of it, step by step; ``constant`` stays.
+        warmup: of ``one-cycle``.
     """
 
     name: str
@@ -57,11 +63,17 @@ class Stage:
 class Weights:
     """Factors of the loss terms; a term of weight zero is not computed.
 
-    ``task`` |f(x) - y|^2; ``reconstruction`` |g(f(x)) - x|^2; ``cycle`` |f(g(y~)) - y~|^2;
-    ``jcp`` |J_g J_f xi - xi|^2; ``pairs`` |g(y + eta) - x|^2, only with ``noisy_pairs``;
-    ``bias_tie`` (mean b_f + mean b_g)^2 and ``composition`` |V W - I|^2 of the first layers of two
-    MLPs, stabilisers of the paper's heat-1d in both branches of stage 3. Every square is a mean
-    over components.
+    Every square is a mean over components. The last two are stabilisers of the paper's heat-1d, in
+    both branches of stage 3.
+
+    Attributes:
+        task: ``|f(x) - y|^2``.
+        reconstruction: ``|g(f(x)) - x|^2``.
+        cycle: ``|f(g(y~)) - y~|^2``.
+        jcp: ``|J_g J_f xi - xi|^2``.
+        pairs: ``|g(y + eta) - x|^2``, only with ``noisy_pairs``.
+        bias_tie: ``(mean b_f + mean b_g)^2`` of the first layers of two MLPs.
+        composition: ``|V W - I|^2`` of the same layers.
     """
 
     task: float = 1.0
@@ -97,7 +109,7 @@ class Recipe:
         probe_bank: keep J_f xi of this many probes a training row, made once, and reuse them in
             every epoch; 0 draws fresh probes for every batch.
         cycle_noise: standard deviation of y~ about y, normalised units.
-        noisy_pairs: also fit g to real data, |g(y + eta) - x|^2 with the problem's noise, fresh
+        noisy_pairs: also fit g to real data, ``|g(y + eta) - x|^2`` with the problem's noise, fresh
             every epoch.
         noise_range: ``(low, high)``: every epoch gives each row a noise level of its own, so many
             times the problem's (log-uniform), and tells g of it; ``pair.at_noise`` chooses one
