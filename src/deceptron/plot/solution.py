@@ -127,30 +127,29 @@ def _lines(
 
 
 def _planes(columns: list[_Column], heads: list[str]) -> Picture:
-    lines = [
-        (row, number, words)
-        for row in range(len(heads))
-        for number, (words, _) in enumerate(parts(columns[0].values[row]))
-    ]
-    figure = picture(2.5 * len(columns) + 0.4, 2.35 * len(lines) + 0.2)
-    axes = figure.subplots(len(lines), len(columns), squeeze=False)
-    for axis_line, (row, number, words) in zip(axes, lines, strict=True):
-        planes = {c.title: parts(c.values[row])[number][1] for c in columns}
-        for place, (axis, column) in enumerate(zip(axis_line, columns, strict=True)):
-            alike = [planes[c.title] for c in columns if c.scale == column.scale]
-            signed = column.scale == "error" or (column.scale == "x" and any(map(is_signed, alike)))
-            low, high = colour_range(alike, signed)
-            colours = "RdBu_r" if signed else "viridis"
-            image = axis.imshow(
-                planes[column.title], cmap=colours, vmin=low, vmax=high, interpolation="none"
-            )
-            axis.set_xticks([])
-            axis.set_yticks([])
-            figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
-            axis.set_title(column.title, fontsize=8)
-            if place == 0:
-                axis.set_ylabel(f"{heads[row]}\n{words}" if words else heads[row], fontsize=7)
+    lines = len(parts(columns[0].values[0]))
+    figure = picture(2.5 * len(columns) + 0.4, (2.2 * lines + 0.5) * len(heads))
+    for row, strip in enumerate(figure.subfigures(len(heads), 1, squeeze=False).ravel()):
+        strip.suptitle(heads[row].replace("\n", "; "), fontsize=8, x=0.01, ha="left")
+        axes = strip.subplots(lines, len(columns), squeeze=False)
+        for number in range(lines):
+            planes = {c.title: parts(c.values[row])[number][1] for c in columns}
+            for axis, column in zip(axes[number], columns, strict=True):
+                alike = [planes[c.title] for c in columns if c.scale == column.scale]
+                _plane(strip, axis, column, planes[column.title], alike)
+            axes[number][0].set_ylabel(parts(columns[0].values[row])[number][0], fontsize=8)
     return figure
+
+
+def _plane(figure: Any, axis: Any, column: _Column, plane: Array, alike: list[Array]) -> None:
+    signed = column.scale == "error" or (column.scale == "x" and any(map(is_signed, alike)))
+    low, high = colour_range(alike, signed)
+    colours = "RdBu_r" if signed else "viridis"
+    image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(column.title, fontsize=8)
+    figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
 
 
 def _headline(solution: Solution, row: int, truth: Tensor | None) -> str:
@@ -173,6 +172,7 @@ def _residual(solution: Solution) -> Picture:
     axis = figure.subplots()
     plain(axis)
     axis.set_ylabel("rows", fontsize=8)
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     name = "residual over noise" if known else "residual, normalised units"
     axis.set_xlabel(name, fontsize=8)
     if not finite.size:
@@ -205,12 +205,14 @@ def _history(solution: Solution, rows: Tensor) -> Picture:
     axis.set_xlabel("iteration", fontsize=8)
     axis.set_ylabel("residual, normalised units", fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if not residual.size:
-        axis.set_title("no row took a step: its first answer was kept", fontsize=8)
+    if not np.isfinite(residual).any():
+        axis.set_title("no row took a step: first answers were kept", fontsize=8)
         return figure
     for place, row in enumerate(rows.tolist()):
         line = residual[:, place]
         there = np.isfinite(line)
+        if not there.any():
+            continue
         marker = "o" if there.sum() == 1 else ""
         axis.plot(1 + np.flatnonzero(there), line[there], marker=marker, ms=3, lw=1.2, label=row)
     positive = residual[np.isfinite(residual) & (residual > 0)]
