@@ -42,7 +42,8 @@ def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> s
         + "</tr>"
         for first, *others in rows
     )
-    return _table(title, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+    table = _table(title, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+    return f'<div style="overflow-x:auto">{table}</div>'
 
 
 def sentence(words: str) -> str:

@@ -89,6 +89,6 @@ class Trust:
         for sign, words in SIGNS.items():
             count = sum(self.worst[row] == sign for row in rows)
             if count:
-                lines[sign.replace("_", " ")] = f"{count} rows: {words}"
+                lines[sign.replace("_", " ")] = f"{words} ({count} of them)"
         text = html.facts("Trust: do the observations look like the training data?", lines)
         return text + (html.sentence(self.warning) if self.warning else "")

@@ -1,6 +1,6 @@
 """Numbers of a column that is read once, in pieces: a histogram and the rows at its end.
 
-Memory does not grow with the rows: values are counted in bins that are 1% wide.
+Memory does not grow with the rows: values are counted in narrow bins.
 """
 
 from __future__ import annotations
@@ -13,22 +13,32 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-_LOWEST, _HIGHEST, _PER_DECADE = -9, 9, 256
-_EDGES = np.logspace(_LOWEST, _HIGHEST, (_HIGHEST - _LOWEST) * _PER_DECADE + 1)
+# Bins of equal ratio, 1% wide, for what is positive; and of equal width for scores.
+RATIOS = np.logspace(-9, 9, 18 * 256 + 1)
+WIDTHS = np.linspace(-20, 100, 12001)
 
 
 @dataclass
 class Histogram:
-    """Counts of positive values in bins of equal ratio; what lies outside counts in the ends."""
+    """Counts of values between ``edges``; what lies outside counts in the bins at the ends."""
 
-    counts: Rows = field(default_factory=lambda: np.zeros(len(_EDGES) - 1, dtype=np.int64))
+    edges: Array = field(default_factory=lambda: RATIOS)
     nonfinite: int = 0
+    counts: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(len(self.edges) - 1, dtype=np.int64)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether equal bins have equal ratios."""
+        return bool(self.edges[0] > 0)
 
     def add(self, values: Array) -> None:
         """Count a piece."""
         finite = values[np.isfinite(values)]
         self.nonfinite += len(values) - len(finite)
-        self.counts += np.bincount(_bins(finite), minlength=len(self.counts))
+        self.counts += np.bincount(self._bins(finite), minlength=len(self.counts))
 
     @property
     def total(self) -> int:
@@ -36,15 +46,15 @@ class Histogram:
         return int(self.counts.sum())
 
     def quantile(self, share: float) -> float:
-        """The value that this share of the finite ones stays below, to 1%."""
-        place = self._bin(share)
-        return float(np.sqrt(_EDGES[place] * _EDGES[place + 1]))
+        """The value that this share of the finite ones stays below, to the width of a bin."""
+        low, high = self.edges[self._bin(share)], self.edges[self._bin(share) + 1]
+        return float(np.sqrt(low * high) if self.logarithmic else (low + high) / 2)
 
     def holds(self, share: float, values: Array) -> npt.NDArray[np.bool_]:
-        """Which of the values are, to 1%, at this quantile."""
+        """Which of the values are in the bin of this quantile."""
         found = np.zeros(len(values), dtype=bool)
         finite = np.isfinite(values)
-        found[finite] = _bins(values[finite]) == self._bin(share)
+        found[finite] = self._bins(values[finite]) == self._bin(share)
         return found
 
     def bars(self, count: int) -> list[tuple[float, float, int]]:
@@ -54,20 +64,20 @@ class Histogram:
         starts = list(range(first, last, width))
         found = []
         for start in starts:
-            stop = start + width
+            stop = min(start + width, len(self.counts))
             low = 0 if start == first else start
             high = len(self.counts) if start == starts[-1] else stop
-            number = int(self.counts[low:high].sum())
-            found.append((float(_EDGES[start]), float(_EDGES[min(stop, len(_EDGES) - 1)]), number))
+            ends = float(self.edges[start]), float(self.edges[stop])
+            found.append((*ends, int(self.counts[low:high].sum())))
         return found
 
     def _bin(self, share: float) -> int:
         target = max(1, int(np.ceil(share * self.total)))
         return int(np.searchsorted(np.cumsum(self.counts), target))
 
-
-def _bins(values: Array) -> Rows:
-    return np.clip(np.searchsorted(_EDGES, values, side="right") - 1, 0, len(_EDGES) - 2)
+    def _bins(self, values: Array) -> Rows:
+        places = np.searchsorted(self.edges, values, side="right") - 1
+        return np.clip(places, 0, len(self.counts) - 1)
 
 
 @dataclass

@@ -13,8 +13,8 @@ from markupsafe import Markup
 from deceptron.plot.planes import Array, colour_range, is_signed, parts
 from deceptron.view.counting import Histogram
 
-WIDTH, HEIGHT = 640.0, 220.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 8.0, 24.0
+WIDTH, HEIGHT = 420.0, 180.0
+LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 22.0
 POINTS = 16
 MOST = 512  # values of a line, pixels of a side
 NORMAL_90 = 1.6449
@@ -37,13 +37,17 @@ def answer(x: Array, std: Array | None, name: str) -> Markup:
 
 
 def histogram(counted: Histogram, name: str, limit: float | None) -> Markup:
-    """Bars on a logarithmic axis; ``limit`` is marked where it lies within."""
+    """Bars; ``limit`` is marked where it lies within."""
     bars = counted.bars(40)
-    low, high = math.log(bars[0][0]), math.log(bars[-1][1])
     most = max(count for *_, count in bars)
 
+    def along(value: float) -> float:
+        return math.log(value) if counted.logarithmic else value
+
+    low, high = along(bars[0][0]), along(bars[-1][1])
+
     def across(value: float) -> float:
-        return LEFT + (math.log(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (along(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
     boxes = [
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
@@ -75,7 +79,7 @@ def _line(x: Array, std: Array | None, words: str) -> Markup:
     bottom, top = float(finite.min()), float(finite.max())
     room = (top - bottom) or 1.0
     margin = 14.0 if len(x) <= POINTS else 0.0
-    places = np.linspace(LEFT + margin, WIDTH - RIGHT - margin, len(x)) if len(x) > 1 else [320.0]
+    places = np.linspace(LEFT + margin, WIDTH - RIGHT - margin, len(x)) if len(x) > 1 else [WIDTH / 2]
 
     def up(value: float) -> float:
         return TOP + (top - value) / room * (HEIGHT - TOP - BOTTOM)
@@ -92,7 +96,7 @@ def _line(x: Array, std: Array | None, words: str) -> Markup:
             content += Markup('<circle cx="{:.1f}" cy="{:.1f}" r="4"/>').format(places[k], up(x[k]))
     else:
         if whole:
-            rim = [*zip(places, high, strict=True)] + [*zip(places, low, strict=True)][::-1]
+            rim = [*zip(places, high, strict=True), *zip(places[::-1], low[::-1], strict=True)]
             content += Markup('<polygon points="{}"/>').format(_points(rim, up))
         line = [(places[k], x[k]) for k in there]
         content += Markup('<polyline points="{}"/>').format(_points(line, up))

@@ -46,7 +46,7 @@ def render(found: Survey) -> str:
     return environment.from_string(source).render(
         name=found.path.name,
         rows=found.rows,
-        shape=" × ".join(map(str, found.x_shape)) or "a number",
+        shape=" × ".join(map(str, found.x_shape)) or "1",
         notes={key: str(found.notes[key]) for key in _NOTES if found.notes.get(key)},
         endings=_endings(found),
         advice={

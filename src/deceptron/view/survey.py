@@ -17,7 +17,7 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.status import Reason, Status
 from deceptron.solve.files import Rows, arrays
 from deceptron.solve.results import COLUMNS, notes_of
-from deceptron.view.counting import Array, Histogram, Largest
+from deceptron.view.counting import WIDTHS, Array, Histogram, Largest
 
 PIECE = 2**16
 SHOWN = {"worst": 8, "flagged": 8, "median": 4, "unsolved": 4}
@@ -146,7 +146,8 @@ def _ranked(
 ) -> tuple[Histogram | None, list[int]]:
     if name not in columns:
         return None, []
-    histogram, largest = Histogram(), Largest(count, above)
+    histogram = Histogram(WIDTHS) if name == "trust" else Histogram()
+    largest = Largest(count, above)
     for first, values in _pieces(columns[name]):
         histogram.add(values)
         # Infinite trust is a flag; an infinite residual is no residual.
@@ -174,7 +175,8 @@ def _bars(std: Rows | None) -> Histogram | None:
         return None
     histogram = Histogram()
     last = max(0, std.shape[0] - RUN)
-    for first in sorted({int(place) for place in np.linspace(0, last, SAMPLES)}):
+    places = np.linspace(0, last, SAMPLES).astype(np.int64)
+    for first in sorted({int(place) // RUN * RUN for place in places}):
         values = np.asarray(std[first : first + RUN], dtype=np.float64)
         histogram.add(np.sqrt(np.square(values.reshape(len(values), -1)).mean(1)))
     return histogram if histogram.total else None
