@@ -50,13 +50,6 @@ class Histogram:
         low, high = self.edges[self._bin(share)], self.edges[self._bin(share) + 1]
         return float(np.sqrt(low * high) if self.logarithmic else (low + high) / 2)
 
-    def holds(self, share: float, values: Array) -> npt.NDArray[np.bool_]:
-        """Which of the values are in the bin of this quantile."""
-        found = np.zeros(len(values), dtype=bool)
-        finite = np.isfinite(values)
-        found[finite] = self._bins(values[finite]) == self._bin(share)
-        return found
-
     def bars(self, count: int) -> list[tuple[float, float, int]]:
         """Lower end, upper end and number of values of so many bars; the tails join the last."""
         first, last = self._bin(0.002), self._bin(0.998) + 1

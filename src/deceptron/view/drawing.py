@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from markupsafe import Markup
 
+from deceptron.geometry.posterior import SAMPLES, quantile
 from deceptron.plot.planes import Array, colour_range, is_signed, parts
 from deceptron.view.counting import Histogram
 
@@ -17,7 +18,7 @@ WIDTH, HEIGHT = 420.0, 180.0
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 22.0
 POINTS = 16
 MOST = 512  # values of a line, pixels of a side
-NORMAL_90 = 1.6449
+LEVEL = 0.9
 
 
 def answer(x: Array, std: Array | None, name: str) -> Markup:
@@ -71,7 +72,7 @@ def histogram(counted: Histogram, name: str, limit: float | None) -> Markup:
 
 def _line(x: Array, std: Array | None, words: str) -> Markup:
     step = -(-len(x) // MOST)
-    x, half = x[::step], None if std is None else NORMAL_90 * std[::step]
+    x, half = x[::step], None if std is None else quantile(LEVEL, SAMPLES) * std[::step]
     low, high = (x, x) if half is None else (x - half, x + half)
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
     if not finite.size:
@@ -79,7 +80,9 @@ def _line(x: Array, std: Array | None, words: str) -> Markup:
     bottom, top = float(finite.min()), float(finite.max())
     room = (top - bottom) or 1.0
     margin = 14.0 if len(x) <= POINTS else 0.0
-    places = np.linspace(LEFT + margin, WIDTH - RIGHT - margin, len(x)) if len(x) > 1 else [WIDTH / 2]
+    places = (
+        np.linspace(LEFT + margin, WIDTH - RIGHT - margin, len(x)) if len(x) > 1 else [WIDTH / 2]
+    )
 
     def up(value: float) -> float:
         return TOP + (top - value) / room * (HEIGHT - TOP - BOTTOM)

@@ -19,7 +19,7 @@ QUANTILES = {"5% of rows": 0.05, "half": 0.5, "95%": 0.95}
 GROUPS = {
     "worst": ("worst", "the largest residuals, largest first"),
     "flagged": ("flagged", "the highest trust scores above 1, highest first"),
-    "median": ("median", "rows whose residual is the median one"),
+    "median": ("median", "rows whose residual is nearest to the median"),
     "unsolved": ("not solved", "the first rows without a finite answer or observation"),
 }
 

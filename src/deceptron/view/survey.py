@@ -158,15 +158,13 @@ def _ranked(
 
 
 def _at_median(column: Rows, histogram: Histogram, count: int) -> list[int]:
-    found: list[int] = []
+    """The rows nearest to the median, in the order of the file."""
     if not histogram.total:
-        return found
+        return []
+    median, nearest = histogram.quantile(0.5), Largest(count)
     for first, values in _pieces(column):
-        mine = first + np.flatnonzero(histogram.holds(0.5, values))
-        found += mine[: count - len(found)].tolist()
-        if len(found) == count:
-            break
-    return found
+        nearest.add(-np.abs(values - median), first)
+    return sorted(nearest.rows.tolist())
 
 
 def _bars(std: Rows | None) -> Histogram | None:
