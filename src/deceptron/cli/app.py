@@ -32,7 +32,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (problems, demo, train, solve, view, study, report):
-    app.command(cls=Command)(_command)
+    # Their first line whole; typer would cut it.
+    app.command(cls=Command, short_help=str(_command.__doc__).partition("\n")[0])(_command)
 
 
 def _show_version(asked: bool) -> None:

@@ -14,7 +14,11 @@ _WHOLE = "\N{NON-BREAKING HYPHEN}"
 _WIDEST, _NARROW = 90, 64
 
 
-class _Formatter(typer.Context.formatter_class):  # type: ignore[misc,name-defined]
+# What typer formats help with, by the only public name it has.
+_Base: Any = typer.Context.formatter_class
+
+
+class _Formatter(_Base):
     """Wraps between words only; where there is little room, help goes below its option."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:

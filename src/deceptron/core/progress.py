@@ -18,15 +18,15 @@ LINE, FRAME = 30.0, 0.5
 
 
 @contextmanager
-def progress(title: str, *, unit: str = "rows", every: float = LINE) -> Iterator[Show]:
-    """A function to be told how far it is."""
+def progress(title: str, *, unit: str = "rows", every: float | None = None) -> Iterator[Show]:
+    """A function to be told how far it is; a log gets a line ``every`` so many seconds."""
     if sys.stderr.isatty():
         with _bar(title) as show:
             yield show
     elif _in_notebook():
         yield _Seldom(_Display(), title, unit, FRAME)
     else:
-        yield _Seldom(_print, title, unit, every)
+        yield _Seldom(_print, title, unit, LINE if every is None else every)
 
 
 @contextmanager

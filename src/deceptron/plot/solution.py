@@ -178,12 +178,12 @@ def _residual(solution: Solution) -> Picture:
     if not finite.size:
         axis.set_title("no row has a finite residual above zero", fontsize=8)
         return figure
-    spread = finite.max() / finite.min()
-    wide = spread > 10
-    ends = np.log10([finite.min(), finite.max()]) if wide else (finite.min(), finite.max())
-    edges = np.linspace(*ends, 41) if spread > 1 else 41
-    axis.hist(finite, 10**edges if wide else edges, color=INK)
-    axis.set_xscale("log" if wide else "linear")
+    low, high = float(finite.min()), float(finite.max())
+    if high > 10 * low:
+        axis.hist(finite, list(np.geomspace(low, high, 41)), color=INK)
+        axis.set_xscale("log")
+    else:
+        axis.hist(finite, 40, color=INK)
     if known:
         axis.axvline(1.0, color=TRUTH, lw=1, ls="--")
         share = float(solution.explained[solution.over_noise.isfinite()].double().mean())

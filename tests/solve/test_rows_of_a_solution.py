@@ -1,0 +1,159 @@
+"""Some rows of a solution, a solution in a file, in a pickle and in a notebook."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.core import Solution
+from tests.solve.test_solution import mixed
+
+ROWS = [
+    (3, [3]),
+    (-1, [5]),
+    (slice(1, 4), [1, 2, 3]),
+    (slice(None, None, -2), [5, 3, 1]),
+    ([4, 0, 0], [4, 0, 0]),
+    (np.array([True, False, True, False, False, False]), [0, 2]),
+    (torch.tensor([5, 1]), [5, 1]),
+    ([], []),
+]
+
+
+@pytest.fixture(scope="module")
+def heat():
+    """Six rows with error bars of both kinds: at their start, and corrected."""
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.cat(
+        [problem.sample(3, generator=generator, family=name) for name in ("prior", "extreme")]
+    )
+    y = problem.add_noise(problem.simulate(x), generator=generator)
+    y[5] += 0.05
+    solution = dc.solve(pair, y)
+    assert 0 < int((solution.iterations > 0).sum()) < 6
+    return solution
+
+
+@pytest.mark.parametrize(("rows", "expected"), ROWS)
+def test_rows_are_chosen_as_numpy_does(rows, expected):
+    whole = mixed()
+    some = whole[rows]
+    assert len(some) == len(expected)
+    torch.testing.assert_close(some.x, whole.x[expected], equal_nan=True)
+    assert some.status.tolist() == whole.status[expected].tolist()
+    assert some.cost.f.tolist() == whole.cost.f[expected].tolist()
+    torch.testing.assert_close(
+        some.history.residual, whole.history.residual[:, expected], equal_nan=True
+    )
+    assert f"({len(expected)}, 6)" in repr(some)
+
+
+@pytest.mark.parametrize("rows", [[4, 0, 5, 5], slice(2, 5), 3, []])
+def test_chosen_rows_keep_their_bars_and_trust(heat, rows):
+    index = np.atleast_1d(np.arange(6)[rows]) if rows != [] else np.zeros(0, dtype=int)
+    some = heat[rows]
+    torch.testing.assert_close(some.std, heat.std[index], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        some.interval(0.5)[1], heat.interval(0.5)[1][index], rtol=1e-4, atol=1e-6
+    )
+    assert some.trust.flag.tolist() == heat.trust.flag[index].tolist()
+    assert some.posterior(2).shape == (2, len(index), 64)
+
+
+def test_rows_that_were_solved_in_parts_are_found_again(heat):
+    parts = Solution.joined([heat[:4], heat[4:]])
+    some = parts[[5, 0, 4]][[2, 0]]
+    torch.testing.assert_close(some.std, heat.std[[4, 5]], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(some.interval()[0], heat.interval()[0][[4, 5]], rtol=1e-4, atol=1e-6)
+    assert some.posterior(3).shape == (3, 2, 64)
+
+
+def test_a_loop_over_a_solution_ends():
+    assert [row.status.tolist() for row in mixed()] == [[k] for k in mixed().status.tolist()]
+
+
+def test_mistakes_in_rows_are_named():
+    with pytest.raises(IndexError, match="row 6 is asked for, and there are 6"):
+        mixed()[6]
+    with pytest.raises(dc.ShapeError, match="each of the 6 rows"):
+        mixed()[[True, False]]
+    with pytest.raises(dc.ShapeError, match="a number, a slice, a mask"):
+        mixed()[[0.5]]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_pickle_has_everything(heat, used):
+    solution = heat[:]
+    if used:
+        solution.interval()
+        solution.posterior(2)
+        assert solution.trust is not None
+    copy = pickle.loads(pickle.dumps(solution))
+    torch.testing.assert_close(copy.interval(0.8)[0], heat.interval(0.8)[0], rtol=1e-4, atol=1e-6)
+    draws = [s.posterior(2, generator=torch.Generator().manual_seed(1)) for s in (copy, heat)]
+    torch.testing.assert_close(*draws, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(copy.trust.score, heat.trust.score)
+    torch.testing.assert_close(copy.history.residual, heat.history.residual, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", [".npz", ".zarr", ".h5"])
+def test_a_file_has_every_column(heat, kind, tmp_path):
+    path = tmp_path / f"x{kind}"
+    heat.save(path)
+    heat.save(path)  # over its own
+    loaded = dc.Solution.load(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert loaded.frame().equals(heat.frame().astype(loaded.frame().dtypes))
+    assert loaded.seconds == heat.seconds
+    torch.testing.assert_close(loaded.x, heat.x)
+    torch.testing.assert_close(loaded.std, heat.std)
+    torch.testing.assert_close(loaded.rule, heat.rule)
+    low, high = loaded.interval()
+    assert bool((low < heat.x).all() & (high > heat.x).all())
+    with pytest.raises(dc.ConfigError, match="draws need the pair"):
+        loaded.posterior(2)
+    assert len(loaded[2:].std) == 4
+
+
+@pytest.mark.parametrize("kind", [".npz", ".zarr"])
+def test_what_a_file_solve_wrote_is_loaded(kind, tmp_path):
+    pair = dc.maps.mlp_pair(6, generator=torch.Generator().manual_seed(0))
+    y = torch.rand(5, 6, generator=torch.Generator().manual_seed(1))
+    np.save(tmp_path / "y.npy", y.numpy())
+    dc.solve_file(pair, tmp_path / "y.npy", tmp_path / f"x{kind}", method="lm", max_iterations=3)
+    loaded = dc.Solution.load(tmp_path / f"x{kind}")
+    expected = dc.solve(pair, y, method="lm", max_iterations=3)
+    torch.testing.assert_close(loaded.x, expected.x, rtol=1e-4, atol=1e-5)
+    assert loaded.reason.tolist() == expected.reason.tolist()
+    assert loaded.loss.isnan().all()
+    assert loaded.error_bars is None
+
+
+def test_other_files_are_refused(heat, tmp_path):
+    np.savez(tmp_path / "other.npz", y=np.zeros((2, 3)))
+    with pytest.raises(dc.ConfigError, match="result of a solve; it has no x, status"):
+        dc.Solution.load(tmp_path / "other.npz")
+    with pytest.raises(dc.ConfigError, match="there is no file"):
+        dc.Solution.load(tmp_path / "nothing.npz")
+    with pytest.raises(dc.ConfigError, match=r"must end in .npz, .zarr"):
+        heat.save(tmp_path / "x.txt")
+    (tmp_path / "theirs.zarr").mkdir()
+    with pytest.raises(dc.ConfigError, match="not a store that this library wrote"):
+        heat.save(tmp_path / "theirs.zarr")
+    assert (tmp_path / "theirs.zarr").is_dir()
+
+
+def test_notebooks_are_told_the_same_as_terminals(heat):
+    text = mixed()._repr_html_()
+    assert "2 the observation" not in text
+    assert "1 the observation is not finite; 1 no usable data" in text
+    assert (
+        "<script>"
+        not in dc.Deceptron(torch.nn.Identity(), torch.nn.Identity(), name="<script>")._repr_html_()
+    )
+    assert f"{int(heat.trust.flag.sum())} of 6 rows" in heat.trust._repr_html_()
+    assert "64" in dc.problems.get("heat-1d")._repr_html_()
+    assert "none" in mixed()[[]]._repr_html_()
