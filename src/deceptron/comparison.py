@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,9 +47,8 @@ class Comparison:
         """
         import pandas as pd
 
-        lines = [self._line(solution) for solution in self.solutions.values()]
         index = pd.Index(list(self.solutions), name="method")
-        frame: pd.DataFrame = pd.DataFrame(lines, index=index)
+        frame: pd.DataFrame = pd.DataFrame(self._lines, index=index)
         return frame
 
     def plot(self, *, rows: Any = None) -> Figure:
@@ -56,6 +56,10 @@ class Comparison:
         from deceptron.plot import plot_comparison
 
         return plot_comparison(self.solutions, truth=self.truth, rows=rows)
+
+    @cached_property
+    def _lines(self) -> list[dict[str, float]]:
+        return [self._line(solution) for solution in self.solutions.values()]
 
     def _line(self, solution: Solution) -> dict[str, float]:
         error = coverage = float("nan")
@@ -81,7 +85,7 @@ class Comparison:
 
     def _cells(self) -> list[list[str]]:
         """The table in words, without the columns that nobody knows."""
-        lines = [self._line(solution) for solution in self.solutions.values()]
+        lines = self._lines
         known = [name for name in _HEADS if any(line[name] == line[name] for line in lines)]
         rows = [["method", *(_HEADS[name][0] for name in known)]]
         for name, line in zip(self.solutions, lines, strict=True):
@@ -140,8 +144,9 @@ def compare(
         y: observations, as ``dc.solve`` takes them.
         truth: the latents behind them, where they are known.
         methods: names, or a label and the settings of ``dc.solve`` for each: ``{"LM": {"method":
-            "lm"}}``. By default one-shot, guarded and Levenberg-Marquardt. Classical methods by
-            name are regularised by the prior that the pair or the problem has.
+            "lm"}}``, which go before those for every method. By default one-shot, guarded and
+            Levenberg-Marquardt. Classical methods by name are regularised by the prior that the
+            pair or the problem has.
         forward: the simulator, for every method; without it a pair is solved on its surrogate.
         noise_std: of the observations, by default that of the pair or the problem.
         settings: anything else that ``dc.solve`` takes, for every method.
@@ -165,7 +170,7 @@ def compare(
             plans[label] = plan
     if not plans:
         raise ConfigError("compare needs one method or more that the subject can be solved by")
-    found = {label: solve(known.maps, y, **shared, **plan) for label, plan in plans.items()}
+    found = {label: solve(known.maps, y, **{**shared, **plan}) for label, plan in plans.items()}
     answers = next(iter(found.values()))
     return Comparison(found, None if truth is None else _truth(truth, answers), left_out)
 

@@ -47,10 +47,9 @@ def test_without_truth_there_is_no_error(heat):
 def test_labels_with_settings_of_their_own(heat):
     problem, pair, _, y = heat
     plans = {"network": {"method": "one-shot"}, "physics": {"forward": problem}}
-    with pytest.raises(TypeError, match="forward"):
-        dc.compare(pair, y, methods=plans, forward=problem)
-    compared = dc.compare(pair, y, methods=plans)
+    compared = dc.compare(pair, y, methods=plans, history=True)
     assert list(compared.solutions) == ["network", "physics"]
+    assert all(solution.history is not None for solution in compared.solutions.values())
     figure = compared.plot(rows=[2])
     for line, solution in zip(figure.axes[0].lines, compared.solutions.values(), strict=True):
         np.testing.assert_allclose(line.get_ydata(), solution.x[2].numpy(), rtol=1e-6)
