@@ -80,6 +80,18 @@ def test_a_terminal_gets_whole_names_at_every_width(width, monkeypatch, capsys):
     assert ("┃" in text) == (width >= 60)
 
 
+def test_sentences_are_wrapped_between_words(monkeypatch, capsys):
+    sentence = "solved with advection-diffusion-2d and written to a/rather/long/path-of-names.zarr"
+    printing.say(sentence)
+    assert capsys.readouterr().out == f"{sentence}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "24")
+    printing.say(sentence)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 3
+    assert " ".join(lines) == sentence
+
+
 def test_after_a_solve_there_is_advice(tmp_path, monkeypatch, capsys):
     pair = dc.maps.mlp_pair(6, generator=torch.Generator().manual_seed(0))
     dc.save(pair, tmp_path / "small.safetensors")

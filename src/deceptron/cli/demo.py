@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deceptron.cli.printing import table
+from deceptron.cli.printing import say, table
 
 
 def demo(
@@ -39,4 +39,4 @@ def demo(
         first = {e.method: (e.solution.x[0], float(e.rmse[0])) for e in shown.measurements}
         examples.append(Example(shown.problem, shown.x[0], shown.y[0], first))
     draw_reconstructions(examples, output)
-    typer.echo(f"truth, observation and reconstructions drawn in {output}")
+    say(f"truth, observation and reconstructions drawn in {output}")

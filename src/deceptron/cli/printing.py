@@ -1,12 +1,31 @@
-"""Tables for a terminal, for a narrow one, and for a pipe; no name is ever broken."""
+"""Sentences and tables for a terminal, for a narrow one, and for a pipe; no name is ever broken."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 import typer
+
+
+def say(sentence: str) -> None:
+    """Print a sentence: in a terminal wrapped between words, in a pipe on one line."""
+    if not sys.stdout.isatty():
+        typer.echo(sentence)
+        return
+    indent = " " * (len(sentence) - len(sentence.lstrip()))
+    width = shutil.get_terminal_size().columns
+    wrapped = textwrap.fill(
+        sentence.strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo(wrapped)
 
 
 def table(
@@ -56,6 +75,6 @@ def _stacked(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
     if title:
         typer.echo(title)
     for first, *others in rows:
-        typer.echo(first)
+        say(first)
         for head, cell in zip(heads[1:], others, strict=True):
-            typer.echo(f"  {head}: {cell}")
+            say(f"  {head}: {cell}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deceptron.cli.options import shape
-from deceptron.cli.printing import table
+from deceptron.cli.printing import say, table
 
 if TYPE_CHECKING:
     from deceptron.problems import Problem
@@ -40,7 +40,7 @@ def problems(
     from deceptron.report import draw_problem
 
     path = draw_problem(problem, show, count=count, seed=seed, family=family)
-    typer.echo(f"{count} samples of {name} ({family}) drawn in {path}")
+    say(f"{count} samples of {name} ({family}) drawn in {path}")
 
 
 def _list(found: list[Problem]) -> None:
@@ -55,9 +55,9 @@ def _list(found: list[Problem]) -> None:
 def _describe(problem: Problem) -> None:
     from dataclasses import fields
 
-    typer.echo(f"{problem.name}: {problem.equation}")
-    typer.echo(f"paper: {problem.paper}")
-    typer.echo(f"latent {shape(problem.x_shape)}, observation {shape(problem.y_shape)}")
+    say(f"{problem.name}: {problem.equation}")
+    say(f"paper: {problem.paper}")
+    say(f"latent {shape(problem.x_shape)}, observation {shape(problem.y_shape)}")
     rows = [
         (entry.name, _value(getattr(problem, entry.name)))
         for entry in fields(problem)

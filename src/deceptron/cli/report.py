@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from deceptron.cli.printing import say
+
 _SHOWN = 10  # missing parts that are printed
 
 
@@ -22,8 +24,8 @@ def report(
     from deceptron.report.study import report_study
 
     written = report_study(run, out)
-    typer.echo(f"{written.tables} tables and {written.figures} figures; read {written.page}")
+    say(f"{written.tables} tables and {written.figures} figures; read {written.page}")
     for sentence in written.missing[:_SHOWN]:
-        typer.echo(f"missing: {sentence}")
+        say(f"missing: {sentence}")
     if len(written.missing) > _SHOWN:
-        typer.echo(f"and {len(written.missing) - _SHOWN} more, named on the page")
+        say(f"and {len(written.missing) - _SHOWN} more, named on the page")

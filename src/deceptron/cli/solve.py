@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deceptron.cli.options import ADDRESS, ENGINE
+from deceptron.cli.printing import say
 
 if TYPE_CHECKING:
     from deceptron.solve.stream import FileSummary
@@ -78,7 +79,7 @@ def solve(
     if simulator is not None:
         found = find_forward(simulator, model=model, name=pair.name)
         physics = {"forward": found.simulate, "differentiable": found.differentiable}
-        typer.echo(f"solving on the simulator {found.words}")
+        say(f"solving on the simulator {found.words}")
     here = engine == "local" and workers in (None, 1) and address is None
     with progress("solving") as show:
         summary = solve_file(
@@ -110,11 +111,11 @@ def _tell(summary: FileSummary, output: Path) -> None:
 
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
-    typer.echo(f"{summary.rows} rows{earlier}: {ends}; written to {output}")
+    say(f"{summary.rows} rows{earlier}: {ends}; written to {output}")
     for name, count in summary.reasons.items():
-        typer.echo(f"  {count:>8} {Reason[name].words}")
+        say(f"  {count:>8} {Reason[name].words}")
     for name in summary.statuses:
         if Status[name] is not Status.CONVERGED:
-            typer.echo(f"{name}: {Status[name].advice}")
+            say(f"{name}: {Status[name].advice}")
     if output.suffix.lower() != ".npy":
-        typer.echo(f"see them: deceptron view {output}")
+        say(f"see them: deceptron view {output}")

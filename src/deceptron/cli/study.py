@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from deceptron.cli.options import ADDRESS, ENGINE, whole_numbers, words
+from deceptron.cli.printing import say
 
 
 def study(
@@ -78,8 +79,8 @@ def study(
             watch=lambda phase, done, total: show(done, total, phase),
         )
     earlier = f" ({summary.earlier} from an earlier run)" if summary.earlier else ""
-    typer.echo(f"{summary.done} of {summary.planned} cells{earlier} in {folder}")
+    say(f"{summary.done} of {summary.planned} cells{earlier} in {folder}")
     for why, count in summary.absent.items():
-        typer.echo(f"{count} left out: {why}")
+        say(f"{count} left out: {why}")
     if summary.failed:
         raise WorkFailed(f"{summary.failed} of {summary.planned} cells failed: run this again")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from deceptron.cli.printing import say
+
 
 def train(
     problem: Annotated[
@@ -57,8 +59,8 @@ def train(
     remember(folder, problem)
     curves = draw(folder)
     seconds = sum(pair.provenance["seconds"].values())
-    typer.echo(
+    say(
         f"{problem}, preset {preset}: {seconds:.0f} s of training; pair in "
         f"{folder / 'pair.safetensors'}, curves in {curves}"
     )
-    typer.echo(f"verdict: {pair.verdict}")
+    say(f"verdict: {pair.verdict}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from deceptron.cli.printing import say
+
 
 def view(
     result: Annotated[
@@ -25,4 +27,4 @@ def view(
 
     page, found = write_page(result, output)
     shown = sum(map(len, found.groups.values()))
-    typer.echo(f"{found.rows} rows, {shown} of them to look at; read {page}")
+    say(f"{found.rows} rows, {shown} of them to look at; read {page}")
