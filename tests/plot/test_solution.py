@@ -93,6 +93,8 @@ def test_mistakes_are_named():
         solution.plot(truth[:4])
     with pytest.raises(IndexError, match="row 9"):
         solution.plot(rows=[9])
+    with pytest.raises(dc.ConfigError, match="at most 32 rows to draw; got 40"):
+        solution.plot(rows=[0] * 40)
     with pytest.raises(dc.ConfigError, match="at least one row"):
         solution.plot(rows=solution.status < 0)
 

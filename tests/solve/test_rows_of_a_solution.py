@@ -111,6 +111,9 @@ def test_a_file_has_every_column(heat, kind, tmp_path):
     torch.testing.assert_close(loaded.x, heat.x)
     torch.testing.assert_close(loaded.std, heat.std)
     torch.testing.assert_close(loaded.rule, heat.rule)
+    torch.testing.assert_close(loaded.trust.score, heat.trust.score)
+    assert repr(loaded.trust) == repr(heat.trust)
+    assert loaded[4:].trust.flag.tolist() == heat.trust.flag[4:].tolist()
     low, high = loaded.interval()
     assert bool((low < heat.x).all() & (high > heat.x).all())
     with pytest.raises(dc.ConfigError, match="draws need the pair"):
@@ -130,6 +133,8 @@ def test_what_a_file_solve_wrote_is_loaded(kind, tmp_path):
     assert loaded.reason.tolist() == expected.reason.tolist()
     assert loaded.loss.isnan().all()
     assert loaded.error_bars is None
+    with pytest.raises(dc.ConfigError, match="trust needs a calibrated pair"):
+        _ = loaded.trust
 
 
 def test_other_files_are_refused(heat, tmp_path):

@@ -23,6 +23,8 @@ SIGNS = {
 class Trust:
     """``score`` above 1 is flagged; ``parts`` are the RMS misses behind it, ``worst`` the greatest.
 
+    Scores from a file come without parts, and ``worst`` is then an empty name.
+
     5% of validation data exceed 1. A score of 3 is three times as many standard deviations from
     their mean as that limit.
     """
@@ -65,10 +67,11 @@ class Trust:
             return None
         top = max(rows, key=lambda row: float(self.score[row]))
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        sign = f": {SIGNS[self.worst[top]]}" if self.worst[top] else ""
         return (
             f"{len(rows)} of {total} observations do not look like what the pair was trained on, "
             f"where 1 in 20 would by chance (rows {shown}; row {top} most, score "
-            f"{float(self.score[top]):.1f} with limit 1: {SIGNS[self.worst[top]]}). Check their "
+            f"{float(self.score[top]):.1f} with limit 1{sign}). Check their "
             "units and noise, solve them on the true simulator with dc.solve(..., forward=...), "
             "and do not rely on their error bars."
         )

@@ -22,6 +22,7 @@ KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
 POINTS = 16
 SHOWN = {"answers": 4, "history": 12}
+MOST = 32
 LEVEL = 0.9
 
 
@@ -41,6 +42,8 @@ def plot_solution(
         return _residual(solution[index])
     if kind == "history":
         return _history(solution, index)
+    if len(index) > MOST:
+        raise ConfigError(f"rows must name at most {MOST} rows to draw; got {len(index)}")
     return _answers(solution, index, None if truth is None else as_rows("truth", truth, solution))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing, temporary_for
 from deceptron.core.history import Cost
 from deceptron.core.solution import Solution
+from deceptron.core.trust import Trust
 from deceptron.geometry.posterior import SAMPLES, quantile
 from deceptron.solve.files import HDF5, Array, arrays, check_suffix
 from deceptron.solve.results import COLUMNS, MARK, Store, columns_of, is_ours, notes_of
@@ -86,7 +88,12 @@ def load(path: str | os.PathLike[str]) -> Solution:
         method=str(notes.get("method", "unknown method")),
         seconds=float(notes.get("seconds", torch.nan)),
         error_bars=SavedBars(x, columns["std"]) if "std" in columns else None,
+        judge=partial(_trust, columns["trust"]) if "trust" in columns else None,
     )
+
+
+def _trust(score: Float[Tensor, " B"]) -> Trust:
+    return Trust(score, score > 1, parts={}, worst=[""] * len(score))
 
 
 def _tensor(values: Array) -> Tensor:
