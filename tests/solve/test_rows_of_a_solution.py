@@ -1,6 +1,7 @@
 """Some rows of a solution, a solution in a file, in a pickle and in a notebook."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import torch
 
 import deceptron as dc
 from deceptron.core import Solution
+from deceptron.geometry import fit_trust
+from deceptron.train.calibration import gaussian_of
+from tests.solve.test_correction import NOISE, Case, normal
 from tests.solve.test_solution import mixed
 
 ROWS = [
@@ -23,17 +27,19 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def heat():
-    """Six rows with error bars of both kinds: at their start, and corrected."""
-    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
-    generator = torch.Generator().manual_seed(0)
-    x = torch.cat(
-        [problem.sample(3, generator=generator, family=name) for name in ("prior", "extreme")]
+def barred():
+    """Six rows with error bars of both kinds: three at their start, three that were corrected."""
+    case = Case(12, 16)
+    family = normal(300, 12, seed=1).cumsum(1) / 12**0.5
+    case.pair.calibration = replace(
+        case.pair.calibration,
+        family=gaussian_of(family, case.corrections.eigen),
+        trust=fit_trust(case.pair, case.observe(100, seed=3)[1]),
     )
-    y = problem.add_noise(problem.simulate(x), generator=generator)
-    y[5] += 0.05
-    solution = dc.solve(pair, y)
-    assert 0 < int((solution.iterations > 0).sum()) < 6
+    _, y = case.observe(6)
+    y[:3] = NOISE * normal(3, 16, seed=5)
+    solution = dc.solve(case.pair, y)
+    assert (solution.iterations > 0).tolist() == [False] * 3 + [True] * 3
     return solution
 
 
@@ -52,23 +58,25 @@ def test_rows_are_chosen_as_numpy_does(rows, expected):
 
 
 @pytest.mark.parametrize("rows", [[4, 0, 5, 5], slice(2, 5), 3, []])
-def test_chosen_rows_keep_their_bars_and_trust(heat, rows):
+def test_chosen_rows_keep_their_bars_and_trust(barred, rows):
     index = np.atleast_1d(np.arange(6)[rows]) if rows != [] else np.zeros(0, dtype=int)
-    some = heat[rows]
-    torch.testing.assert_close(some.std, heat.std[index], rtol=1e-4, atol=1e-6)
+    some = barred[rows]
+    torch.testing.assert_close(some.std, barred.std[index], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(
-        some.interval(0.5)[1], heat.interval(0.5)[1][index], rtol=1e-4, atol=1e-6
+        some.interval(0.5)[1], barred.interval(0.5)[1][index], rtol=1e-4, atol=1e-6
     )
-    assert some.trust.flag.tolist() == heat.trust.flag[index].tolist()
-    assert some.posterior(2).shape == (2, len(index), 64)
+    assert some.trust.flag.tolist() == barred.trust.flag[index].tolist()
+    assert some.posterior(2).shape == (2, len(index), 12)
 
 
-def test_rows_that_were_solved_in_parts_are_found_again(heat):
-    parts = Solution.joined([heat[:4], heat[4:]])
+def test_rows_that_were_solved_in_parts_are_found_again(barred):
+    parts = Solution.joined([barred[:4], barred[4:]])
     some = parts[[5, 0, 4]][[2, 0]]
-    torch.testing.assert_close(some.std, heat.std[[4, 5]], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(some.interval()[0], heat.interval()[0][[4, 5]], rtol=1e-4, atol=1e-6)
-    assert some.posterior(3).shape == (3, 2, 64)
+    torch.testing.assert_close(some.std, barred.std[[4, 5]], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        some.interval()[0], barred.interval()[0][[4, 5]], rtol=1e-4, atol=1e-6
+    )
+    assert some.posterior(3).shape == (3, 2, 12)
 
 
 def test_a_loop_over_a_solution_ends():
@@ -85,37 +93,37 @@ def test_mistakes_in_rows_are_named():
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_a_pickle_has_everything(heat, used):
-    solution = heat[:]
+def test_a_pickle_has_everything(barred, used):
+    solution = barred[:]
     if used:
         solution.interval()
         solution.posterior(2)
         assert solution.trust is not None
     copy = pickle.loads(pickle.dumps(solution))
-    torch.testing.assert_close(copy.interval(0.8)[0], heat.interval(0.8)[0], rtol=1e-4, atol=1e-6)
-    draws = [s.posterior(2, generator=torch.Generator().manual_seed(1)) for s in (copy, heat)]
+    torch.testing.assert_close(copy.interval(0.8)[0], barred.interval(0.8)[0], rtol=1e-4, atol=1e-6)
+    draws = [s.posterior(2, generator=torch.Generator().manual_seed(1)) for s in (copy, barred)]
     torch.testing.assert_close(*draws, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(copy.trust.score, heat.trust.score)
-    torch.testing.assert_close(copy.history.residual, heat.history.residual, equal_nan=True)
+    torch.testing.assert_close(copy.trust.score, barred.trust.score)
+    torch.testing.assert_close(copy.history.residual, barred.history.residual, equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", [".npz", ".zarr", ".h5"])
-def test_a_file_has_every_column(heat, kind, tmp_path):
+def test_a_file_has_every_column(barred, kind, tmp_path):
     path = tmp_path / f"x{kind}"
-    heat.save(path)
-    heat.save(path)  # over its own
+    barred.save(path)
+    barred.save(path)  # over its own
     loaded = dc.Solution.load(path)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-    assert loaded.frame().equals(heat.frame().astype(loaded.frame().dtypes))
-    assert loaded.seconds == heat.seconds
-    torch.testing.assert_close(loaded.x, heat.x)
-    torch.testing.assert_close(loaded.std, heat.std)
-    torch.testing.assert_close(loaded.rule, heat.rule)
-    torch.testing.assert_close(loaded.trust.score, heat.trust.score)
-    assert repr(loaded.trust) == repr(heat.trust)
-    assert loaded[4:].trust.flag.tolist() == heat.trust.flag[4:].tolist()
+    assert loaded.frame().equals(barred.frame().astype(loaded.frame().dtypes))
+    assert loaded.seconds == barred.seconds
+    torch.testing.assert_close(loaded.x, barred.x)
+    torch.testing.assert_close(loaded.std, barred.std)
+    torch.testing.assert_close(loaded.rule, barred.rule)
+    torch.testing.assert_close(loaded.trust.score, barred.trust.score)
+    assert repr(loaded.trust) == repr(barred.trust)
+    assert loaded[4:].trust.flag.tolist() == barred.trust.flag[4:].tolist()
     low, high = loaded.interval()
-    assert bool((low < heat.x).all() & (high > heat.x).all())
+    assert bool((low < barred.x).all() & (high > barred.x).all())
     with pytest.raises(dc.ConfigError, match="draws need the pair"):
         loaded.posterior(2)
     assert len(loaded[2:].std) == 4
@@ -137,21 +145,21 @@ def test_what_a_file_solve_wrote_is_loaded(kind, tmp_path):
         _ = loaded.trust
 
 
-def test_other_files_are_refused(heat, tmp_path):
+def test_other_files_are_refused(barred, tmp_path):
     np.savez(tmp_path / "other.npz", y=np.zeros((2, 3)))
     with pytest.raises(dc.ConfigError, match="result of a solve; it has no x, status"):
         dc.Solution.load(tmp_path / "other.npz")
     with pytest.raises(dc.ConfigError, match="there is no file"):
         dc.Solution.load(tmp_path / "nothing.npz")
     with pytest.raises(dc.ConfigError, match=r"must end in .npz, .zarr"):
-        heat.save(tmp_path / "x.txt")
+        barred.save(tmp_path / "x.txt")
     (tmp_path / "theirs.zarr").mkdir()
     with pytest.raises(dc.ConfigError, match="not a store that this library wrote"):
-        heat.save(tmp_path / "theirs.zarr")
+        barred.save(tmp_path / "theirs.zarr")
     assert (tmp_path / "theirs.zarr").is_dir()
 
 
-def test_notebooks_are_told_the_same_as_terminals(heat):
+def test_notebooks_are_told_the_same_as_terminals(barred):
     text = mixed()._repr_html_()
     assert "2 the observation" not in text
     assert "1 the observation is not finite; 1 no usable data" in text
@@ -159,6 +167,6 @@ def test_notebooks_are_told_the_same_as_terminals(heat):
         "<script>"
         not in dc.Deceptron(torch.nn.Identity(), torch.nn.Identity(), name="<script>")._repr_html_()
     )
-    assert f"{int(heat.trust.flag.sum())} of 6 rows" in heat.trust._repr_html_()
+    assert f"{int(barred.trust.flag.sum())} of 6 rows" in barred.trust._repr_html_()
     assert "64" in dc.problems.get("heat-1d")._repr_html_()
     assert "none" in mixed()[[]]._repr_html_()

@@ -170,7 +170,7 @@ def _residual(solution: Solution) -> Picture:
     """What is left of the data, as a histogram: all of it at 1 where the noise is known."""
     known = bool(solution.over_noise.isfinite().any())
     values = _numpy(solution.over_noise if known else solution.residual)
-    finite = values[np.isfinite(values) & (values > 0)]
+    finite = values[np.isfinite(values)]
     figure = picture(5.2, 2.8)
     axis = figure.subplots()
     plain(axis)
@@ -179,11 +179,12 @@ def _residual(solution: Solution) -> Picture:
     name = "residual over noise" if known else "residual, normalised units"
     axis.set_xlabel(name, fontsize=8)
     if not finite.size:
-        axis.set_title("no row has a finite residual above zero", fontsize=8)
+        axis.set_title("no row has a finite residual", fontsize=8)
         return figure
-    low, high = float(finite.min()), float(finite.max())
+    low, high = float(finite[finite > 0].min(initial=np.inf)), float(finite.max())
     if high > 10 * low:
-        axis.hist(finite, list(np.geomspace(low, high, 41)), color=INK)
+        # What is zero is drawn with the least that is not.
+        axis.hist(finite.clip(min=low), list(np.geomspace(low, high, 41)), color=INK)
         axis.set_xscale("log")
     else:
         axis.hist(finite, 40, color=INK)
