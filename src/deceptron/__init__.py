@@ -1,6 +1,7 @@
 """Deceptron: learn the local inverse geometry of a forward model once, reuse it in every solve."""
 
 from deceptron import geometry, maps, problems, simulators
+from deceptron.comparison import compare
 from deceptron.core import (
     CheckpointError,
     ConfigError,
@@ -30,6 +31,7 @@ __all__ = [
     "Solution",
     "SolveFailed",
     "Status",
+    "compare",
     "geometry",
     "jcp",
     "load",

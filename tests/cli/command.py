@@ -9,9 +9,9 @@ import pytest
 from deceptron import cli
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Exit code of ``deceptron ARGUMENTS``."""
-    monkeypatch.setenv("COLUMNS", "200")
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object, columns: int = 200) -> int:
+    """Exit code of ``deceptron ARGUMENTS``, in a terminal of so many columns."""
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "argv", ["deceptron", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         cli.main()

@@ -1,8 +1,5 @@
 """``deceptron demo``: a table and a picture from the models that ship."""
 
-from rich.console import Console
-
-from deceptron import cli
 from tests.cli.command import run
 
 
@@ -20,12 +17,3 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch, capsys):
     assert "Did you mean" in capsys.readouterr().err
     assert run(monkeypatch, "demo", "--output", tmp_path / "a.gif") == 2
     assert "path must end in one of" in capsys.readouterr().err
-
-
-def test_names_of_methods_are_whole_in_a_narrow_terminal():
-    titles = ("RMSE", "true residual / noise", "iterations", "evaluations", "ms per instance")
-    row = {"method": "guarded-true", **dict.fromkeys(titles, 0.0123456)}
-    console = Console(width=60)
-    with console.capture() as captured:
-        console.print(cli._table("narrow", [row]))
-    assert "guarded-true" in captured.get()

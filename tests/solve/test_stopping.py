@@ -161,12 +161,6 @@ def test_the_callback_of_a_direct_method_is_told_once():
     assert solution.history.residual.shape == (0, len(y))
 
 
-def test_progress_is_shown_on_request(capsys):
-    pair, y = observations()
-    dc.solve(pair, y, method="d-ipg", tolerance=0.05, progress=True)
-    assert "8/8" in capsys.readouterr().out
-
-
 def test_history_tells_what_happened():
     pair, y = observations()
     solution = dc.solve(pair, y, method="d-ipg", max_iterations=5)

@@ -237,7 +237,10 @@ def test_double_precision_and_frozen_parts() -> None:
     assert not pair.training
 
 
-def test_an_own_problem_with_odd_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_own_problem_with_odd_shapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deceptron.core.progress.LINE", 0.0)
     problem = dc.problems.define(
         "odd",
         simulate=lambda x: torch.tanh(x.flatten(1)[:, :5]) * 3,

@@ -12,9 +12,10 @@ from deceptron.core.errors import (
     WorkFailed,
     unknown_name,
 )
+from deceptron.core.history import Cost, History
 from deceptron.core.protocols import Pair, RowMap
 from deceptron.core.scaler import Scaler
-from deceptron.core.solution import Cost, History, Solution
+from deceptron.core.solution import Solution
 from deceptron.core.status import Reason, Status
 
 __all__ = [

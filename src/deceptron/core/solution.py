@@ -2,135 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from deceptron.core import html
+from deceptron.core.error_bars import ErrorBars, JoinedBars, NoRows
 from deceptron.core.errors import ConfigError, SolveFailed
+from deceptron.core.history import Cost, History
+from deceptron.core.selecting import chosen_rows
 from deceptron.core.status import Reason, Status
 from deceptron.core.trust import Trust
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Evaluations each row asked for; work done for its neighbours is not charged to it.
-
-    Attributes:
-        f: of the forward map, with ``forward=`` the simulator.
-        g: passes through the reverse map, its jvps included.
-        jvp: products of the forward map's Jacobian with a vector.
-        vjp: products of its transpose with a vector.
-        surrogate: f, jvp and vjp of the pair's f where ``forward=`` is another: surrogate steps,
-            and derivatives that it lends.
-        linear_steps: of inner linear solvers; what they evaluate is in ``jvp`` and ``vjp`` already.
-    """
-
-    f: Int[Tensor, " B"]
-    g: Int[Tensor, " B"]
-    jvp: Int[Tensor, " B"]
-    vjp: Int[Tensor, " B"]
-    surrogate: Int[Tensor, " B"]
-    linear_steps: Int[Tensor, " B"]
-
-    @property
-    def evaluations(self) -> Int[Tensor, " B"]:
-        """f, g, jvp and vjp counted alike, the surrogate's too."""
-        return self.f + self.g + self.jvp + self.vjp + self.surrogate
-
-    @property
-    def forward(self) -> Int[Tensor, " B"]:
-        """f, jvp and vjp: what the forward map was asked for, with ``forward=`` the simulator."""
-        return self.f + self.jvp + self.vjp
-
-
-@dataclass(frozen=True)
-class History:
-    """One entry per iteration and row; NaN, -1 or False where a row had already stopped.
-
-    Attributes:
-        residual: RMS residual after the iteration.
-        loss: the objective after it.
-        step_size: of the trial that ended it.
-        step_norm: length of the step.
-        cosine: of the angle between the step and the negative gradient.
-        accepted: whether the step was taken; False in the last entry of a row that stalls, which
-            records its last rejected trial.
-        trials: how many steps were tried.
-        rule: which rule proposed the step, a number of ``rules``.
-        rules: the names of the rules of this method.
-    """
-
-    residual: Float[Tensor, "T B"]
-    loss: Float[Tensor, "T B"]
-    step_size: Float[Tensor, "T B"]
-    step_norm: Float[Tensor, "T B"]
-    cosine: Float[Tensor, "T B"]
-    accepted: Bool[Tensor, "T B"]
-    trials: Int[Tensor, "T B"]
-    rule: Int[Tensor, "T B"]
-    rules: tuple[str, ...]
-
-    def rule_names(self, row: int) -> list[str]:
-        """Which rule proposed each step of one row, in order."""
-        return [self.rules[int(k)] for k in self.rule[:, row] if int(k) >= 0]
-
-    def frame(self) -> pd.DataFrame:
-        """Long format: a line per iteration of each row."""
-        import pandas as pd
-
-        iteration, row = (self.trials > 0).nonzero(as_tuple=True)
-        columns: dict[str, object] = {
-            "row": row.cpu().numpy(),
-            "iteration": iteration.cpu().numpy(),
-        }
-        for field in fields(self):
-            if field.name not in ("rule", "rules"):
-                columns[field.name] = getattr(self, field.name)[iteration, row].cpu().numpy()
-        columns["rule"] = [self.rules[k] for k in self.rule[iteration, row].tolist()]
-        frame: pd.DataFrame = pd.DataFrame(columns)
-        return frame.sort_values(["row", "iteration"], ignore_index=True)
-
-    @staticmethod
-    def joined(parts: Sequence[History | None]) -> History:
-        """The rows of all parts; the shorter ones end earlier."""
-        known = [part for part in parts if part is not None]
-        length = max(len(part.residual) for part in known)
-        blank = {"accepted": False, "trials": 0, "rule": -1}
-        columns = {}
-        for field in fields(History):
-            if field.name == "rules":
-                continue
-            padded = []
-            for part in known:
-                value = getattr(part, field.name)
-                room = (length - len(value), value.shape[1])
-                rest = value.new_full(room, blank.get(field.name, float("nan")))
-                padded.append(torch.cat([value, rest]))
-            columns[field.name] = torch.cat(padded, 1)
-        return History(**columns, rules=known[0].rules)
-
-
-class ErrorBars(Protocol):
-    """How far the answers may be off; worked out when somebody asks."""
-
-    def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
-        """Draws about each answer."""
-
-    def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
-        """Standard deviation of each component."""
-
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        """Lower and upper ends."""
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,27 +141,121 @@ class Solution:
                 lines.append(f"{status.name} ({len(rows)}; rows {shown}): {status.advice}")
         raise SolveFailed("\n".join(lines))
 
+    def plot(self, truth: Any = None, *, rows: Any = None, kind: str = "answers") -> Figure:
+        """A picture, as a matplotlib Figure; ``.savefig(path)`` writes it to a file.
+
+        Args:
+            truth: true latents, one for each row, drawn beside the answers.
+            rows: which, as ``solution[rows]`` takes them; by default the first few.
+            kind: ``"answers"`` with their 90% intervals; ``"residual"``, what is left over the
+                noise, of all rows unless told which; ``"history"``, the same by iteration.
+        """
+        from deceptron.plot import plot_solution
+
+        return plot_solution(self, truth=truth, rows=rows, kind=kind)
+
+    def save(self, path: str | os.PathLike[str], *, error_bars: bool = True) -> None:
+        """Write ``.npz``, ``.zarr`` or ``.h5``: the columns of ``dc.solve_file``, and more.
+
+        Draws and history stay behind. ``dc.Solution.load`` reads it, and what ``dc.solve_file`` and
+        ``deceptron solve`` wrote.
+        """
+        from deceptron.solve.saved import save
+
+        save(self, path, error_bars=error_bars)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Solution:
+        """What ``save``, ``dc.solve_file`` or ``deceptron solve`` wrote, whole in memory."""
+        from deceptron.solve.saved import load
+
+        return load(path)
+
+    def __getitem__(self, rows: Any) -> Solution:
+        """Some of the rows: ``solution[3]``, ``solution[3:5]``, ``solution[solution.converged]``.
+
+        They keep their error bars, trust and history. ``seconds`` is still that of all rows.
+        """
+        index = chosen_rows(rows, len(self))
+        here = index.to(self.x.device)
+        columns: dict[str, Any] = {
+            field.name: getattr(self, field.name)[here]
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), Tensor)
+        }
+        bars = self.error_bars
+        if bars is not None:
+            bars = bars.at(here) if len(index) else NoRows(columns["x"])
+        return replace(
+            self,
+            **columns,
+            cost=self.cost.at(here),
+            record=None if self.record is None else lambda: _known(self.history).at(here),
+            error_bars=bars,
+            judge=None if self.judge is None else lambda: self.trust.at(here),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was to be worked out later and cannot travel is worked out now."""
+        state = dict(self.__dict__)
+        if self.record is not None:
+            state["record"] = _Kept(self.history)
+        if self.judge is not None:
+            state["judge"] = _Kept(self.trust)
+        return state
+
     def __repr__(self) -> str:
+        if not len(self):
+            return f"Solution({self.method}, x {tuple(self.x.shape)}: no rows)"
         counts = ", ".join(
             f"{int((self.status == s).sum())} {s.name.lower().replace('_', ' ')}"
             for s in Status
             if bool((self.status == s).any())
         )
-        finite = self.residual[self.residual.isfinite()]
-        residual = (
-            f"{finite.median():.3g} (max {finite.max():.3g})" if len(finite) else "none finite"
-        )
-        iterations = torch.median(self.iterations).item()
-        known = self.over_noise.isfinite()
-        share = "noise not known"
-        if bool(known.any()):
-            part = float(self.explained[known].double().mean())
-            typical = float(self.over_noise[known].median())
-            share = f"{part:.0%} explained to the noise (median residual {typical:.2g} times it)"
         return (
-            f"Solution({self.method}, x {tuple(self.x.shape)}: {share}; {counts}; "
-            f"median iterations {iterations}, median residual {residual}; {self.seconds:.2g} s)"
+            f"Solution({self.method}, x {tuple(self.x.shape)}: {self._share()}; {counts}; "
+            f"median iterations {torch.median(self.iterations).item()}, "
+            f"median residual {_typical(self.residual)}; {self.seconds:.2g} s)"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how the rows ended and why."""
+        title = f"Solution by {self.method}: {len(self)} rows of shape {tuple(self.x.shape[1:])}"
+        if not len(self):
+            return html.facts(title, {"rows": "none"})
+        ends = {}
+        for status in Status:
+            words = [
+                f"{int((self.reason == reason).sum())} {reason.words}"
+                for reason in Reason
+                if reason.status == status and bool((self.reason == reason).any())
+            ]
+            if words:
+                ends[status.name.lower().replace("_", " ")] = "; ".join(words)
+        lines = {
+            "data": self._share(),
+            **ends,
+            "residual": f"median {_typical(self.residual)}, normalised units",
+            "work": (
+                f"median {torch.median(self.iterations).item()} iterations and "
+                f"{torch.median(self.cost.evaluations).item()} evaluations a row; "
+                f"{self.seconds:.2g} s"
+            ),
+            "error bars": "none: the pair is not calibrated"
+            if self.error_bars is None
+            else ".std, .interval(), .posterior()",
+        }
+        if "trust" in self.__dict__:
+            lines["trust"] = f"{int(self.trust.flag.sum())} of {len(self)} rows flagged"
+        return html.facts(title, lines)
+
+    def _share(self) -> str:
+        known = self.over_noise.isfinite()
+        if not bool(known.any()):
+            return "noise not known"
+        part = float(self.explained[known].double().mean())
+        typical = float(self.over_noise[known].median())
+        return f"{part:.0%} explained to the noise (median residual {typical:.2g} times it)"
 
     def __len__(self) -> int:
         return len(self.x)
@@ -298,41 +284,34 @@ class Solution:
             cost=Cost(**cost),
             seconds=sum(part.seconds for part in parts),
             record=(lambda: History.joined([p.history for p in parts])) if recorded else None,
-            error_bars=_JoinedBars(bars) if len(bars) == len(parts) else None,
+            error_bars=JoinedBars(bars) if len(bars) == len(parts) else None,
             judge=(lambda: Trust.joined([p.trust for p in parts])) if judged else None,
         )
-
-
-@dataclass(frozen=True)
-class _JoinedBars:
-    """The bars of rows that were solved in parts."""
-
-    parts: Sequence[ErrorBars]
-
-    def sample(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "S B *x"]:
-        return torch.cat([p.sample(samples, generator=g) for p, g in self._alike(generator)], 1)
-
-    def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
-        return torch.cat([p.std(samples, generator=g) for p, g in self._alike(generator)])
-
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        ends = [p.interval(level, samples=samples, generator=g) for p, g in self._alike(generator)]
-        return torch.cat([low for low, _ in ends]), torch.cat([high for _, high in ends])
-
-    def _alike(
-        self, generator: torch.Generator | None
-    ) -> Iterator[tuple[ErrorBars, torch.Generator]]:
-        """Every part with the same random numbers, as if all rows were in one."""
-        if generator is None:
-            generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        state = generator.get_state()
-        for part in self.parts:
-            generator.set_state(state)
-            yield part, generator
 
 
 def _fixed() -> torch.Generator:
     """The same answers have the same bars."""
     return torch.Generator().manual_seed(0)
+
+
+def _typical(residual: Float[Tensor, " B"]) -> str:
+    finite = residual[residual.isfinite()]
+    return f"{finite.median():.3g} (max {finite.max():.3g})" if len(finite) else "none finite"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Kept(Generic[T]):
+    """What is known already, where a function is expected that works it out."""
+
+    value: T
+
+    def __call__(self) -> T:
+        return self.value
+
+
+def _known(history: History | None) -> History:
+    assert history is not None
+    return history

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from deceptron.core import html
 
 # Share of ordinary observations above the limit.
 FALSE_ALARMS = 0.05
@@ -26,7 +28,8 @@ class Trust:
             deviations from their mean as that limit.
         flag: whether the score is above 1.
         parts: the RMS misses behind the score, by name.
-        worst: the name of the greatest of them.
+        worst: the name of the greatest of them; empty where the scores come from a file, without
+            parts.
     """
 
     score: Float[Tensor, " B"]
@@ -45,6 +48,15 @@ class Trust:
             worst=[name for part in parts for name in part.worst],
         )
 
+    def at(self, rows: Int[Tensor, " k"]) -> Trust:
+        """Of these rows."""
+        return Trust(
+            score=self.score[rows],
+            flag=self.flag[rows],
+            parts={name: values[rows] for name, values in self.parts.items()},
+            worst=[self.worst[row] for row in rows.tolist()],
+        )
+
     @property
     def warning(self) -> str | None:
         """What a user should know and do; None where chance explains the flags.
@@ -54,14 +66,15 @@ class Trust:
         """
         rows, total = self.flag.nonzero().flatten().tolist(), len(self.flag)
         chance = FALSE_ALARMS * total + 2 * (FALSE_ALARMS * (1 - FALSE_ALARMS) * total) ** 0.5
-        if len(rows) <= chance and float(self.score.max()) <= 2:
+        if len(rows) <= chance and not bool((self.score > 2).any()):
             return None
         top = max(rows, key=lambda row: float(self.score[row]))
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        sign = f": {SIGNS[self.worst[top]]}" if self.worst[top] else ""
         return (
             f"{len(rows)} of {total} observations do not look like what the pair was trained on, "
             f"where 1 in 20 would by chance (rows {shown}; row {top} most, score "
-            f"{float(self.score[top]):.1f} with limit 1: {SIGNS[self.worst[top]]}). Check their "
+            f"{float(self.score[top]):.1f} with limit 1{sign}). Check their "
             "units and noise, solve them on the true simulator with dc.solve(..., forward=...), "
             "and do not rely on their error bars."
         )
@@ -69,3 +82,19 @@ class Trust:
     def __repr__(self) -> str:
         median = float(self.score.median())
         return f"Trust({int(self.flag.sum())} of {len(self.flag)} flagged, median {median:.2f})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how many are flagged, by what, and what to do."""
+        rows = self.flag.nonzero().flatten().tolist()
+        lines = {
+            "flagged": f"{len(rows)} of {len(self.flag)} rows (score above 1; 1 in 20 by chance)"
+        }
+        if len(self.flag):
+            low, high = float(self.score.median()), float(self.score.max())
+            lines["score"] = f"median {low:.2f}, largest {high:.3g}"
+        for sign, words in SIGNS.items():
+            count = sum(self.worst[row] == sign for row in rows)
+            if count:
+                lines[sign.replace("_", " ")] = f"{words} ({count} of them)"
+        text = html.facts("Trust: do the observations look like the training data?", lines)
+        return text + (html.sentence(self.warning) if self.warning else "")

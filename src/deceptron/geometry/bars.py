@@ -12,8 +12,8 @@ A row that leaves more than the noise has bars wider by that ratio (the Birge ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +28,16 @@ from deceptron.geometry.trust import into_box
 NORMAL_90 = 1.6449
 
 
+class Combine(Protocol):
+    """Standard deviations of corrected rows, out of those they would have at their start."""
+
+    def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        """Of all of them."""
+
+    def take(self, index: Int[Tensor, " j"]) -> Combine:
+        """The same for some of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class AnswerBars:
     """Bars about ``x``: ``at_start`` makes those of all rows as if they were one-shot answers, and
@@ -39,16 +49,34 @@ class AnswerBars:
     bounds: Bounds | None
     at_start: Posterior
     corrected: Int[Tensor, " k"]
-    combine: Callable[[Float[Tensor, "k n"]], Float[Tensor, "k n"]]
+    combine: Combine | None
     shapes: tuple[Member, ...]
     member: Int[Tensor, " k"]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def at(self, rows: Int[Tensor, " j"]) -> AnswerBars:
+        """Of these rows."""
+        place = torch.full_like(self.x.flatten(1)[:, 0], -1, dtype=torch.int64)
+        place[self.corrected] = torch.arange(len(self.corrected), device=place.device)
+        place = place[rows]
+        chosen = place[place >= 0]
+        return replace(
+            self,
+            x=self.x[rows],
+            at_start=self.at_start.at(rows),
+            corrected=(place >= 0).nonzero().flatten(),
+            combine=None if self.combine is None else self.combine.take(chosen),
+            member=self.member[chosen],
+        )
 
     def std(
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "B *x"]:
         """Standard deviation of each component, before clipping."""
         found = self.at_start.std(samples, generator=generator)
-        if len(self.corrected):
+        if len(self.corrected) and self.combine is not None:
             mine = self.combine(found[self.corrected].flatten(1))
             found[self.corrected] = mine.reshape(-1, *self.x.shape[1:]).to(found)
         return found

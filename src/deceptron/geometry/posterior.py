@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
@@ -95,6 +95,16 @@ class Posterior:
             prior=prior,
             noise_std=noise_std,
             misfit=torch.cat(misfits),
+        )
+
+    def at(self, rows: Int[Tensor, " k"]) -> Posterior:
+        """Of these rows; a draw is the same for them as among all."""
+        noise = self.noise_std
+        return replace(
+            self,
+            x=self.x[rows],
+            noise_std=noise[rows] if self.noise_rows and isinstance(noise, Tensor) else noise,
+            misfit=None if self.misfit is None else self.misfit[rows],
         )
 
     @property

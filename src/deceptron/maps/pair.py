@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError
+from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError, html
 from deceptron.core.calibration import Calibration
 from deceptron.maps.network import check_shape
 
@@ -146,6 +146,23 @@ class Deceptron(nn.Module):
     def extra_repr(self) -> str:
         """Name and shapes, ahead of the modules."""
         return f"name={self.name!r}, x_shape={self.x_shape}, y_shape={self.y_shape}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is and what it is good for."""
+        sizes = {n: sum(p.numel() for p in m.parameters()) for n, m in self.named_children()}
+        noise = self.noise_std
+        known = self.calibration
+        lines = {
+            "latent x": html.shape(self.x_shape),
+            "observation y": html.shape(self.y_shape),
+            "f": f"{type(self.f).__name__}, {sizes['f']:,} parameters",
+            "g": f"{type(self.g).__name__}, {sizes['g']:,} parameters",
+            "noise": "not known" if noise is None else html.number(noise),
+            "error bars": "calibrated" if known.interval_factor else "not calibrated",
+            "trust": "calibrated" if known.trust else "not calibrated",
+        }
+        text = html.facts(f"Deceptron pair {self.name or 'without a name'}", lines)
+        return text + html.sentence(self.verdict)
 
     def _set_bounds(self, bounds: Bounds | None) -> None:
         self._low: float | Tensor | None = None

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core import html
 from deceptron.core.box import Bounds, Box
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows
 from deceptron.core.errors import ConfigError
@@ -174,6 +175,21 @@ class Problem(ABC):
     def unchecked(self) -> Problem:
         """The same problem whose ``simulate`` takes latents outside the box as they come."""
         return replace(self, checks=False)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the equation, its shapes, its box and its noise."""
+        lines = {
+            "equation": self.equation or "not stated",
+            "latent x": html.shape(self.x_shape),
+            "observation y": html.shape(self.y_shape),
+            "box": " to ".join(map(html.number, self.bounds)),
+            "noise": html.number(self.noise_std),
+            "rows": f"{self.train_count} to train on, {self.val_count} to validate",
+            "derivatives": "yes" if self.differentiable else "none: values only",
+        }
+        if not self.has_simulator:
+            lines["derivatives"] = "none: made from data, without a simulator"
+        return html.facts(f"Problem {self.name}", lines)
 
     @abstractmethod
     def _simulate(self, x: Tensor) -> Tensor: ...

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Bounds
 from deceptron.core.calibration import Calibration
+from deceptron.core.corrections import Corrections
+from deceptron.core.history import Cost
 from deceptron.core.protocols import Pair, RowMap
 from deceptron.core.scaler import Scaler
-from deceptron.core.solution import Cost, Solution
+from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.core.trust import Trust
 from deceptron.geometry.bars import AnswerBars
@@ -25,6 +27,7 @@ from deceptron.solve.filling import filled
 from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.recorder import Recorder
+from deceptron.solve.rows import RowData
 from deceptron.solve.task import Task
 
 # Noise that is so much above the stated one is called so.
@@ -150,39 +153,65 @@ def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | Non
         bounds=task.bounds,
         at_start=at_start,
         corrected=corrected,
-        combine=lambda std: _corrected_std(task, outcome, corrected, std.double()),
+        combine=_CorrectedStd.of(task, outcome, corrected) if len(corrected) else None,
         shapes=() if task.corrections is None else task.corrections.members,
         member=notes["member"][corrected] if len(corrected) else corrected,
     )
 
 
-def _corrected_std(
-    task: Task, outcome: Outcome, rows: Int[Tensor, " k"], at_start: Float[Tensor, "k n"]
-) -> Float[Tensor, "k n"]:
-    """Of corrected rows, given what they would be as one-shot answers."""
-    corrections = task.corrections
-    assert corrections is not None
-    notes = {name: value[rows] for name, value in outcome.notes.items()}
-    ratio = task.objective.over_level(outcome.residual)[rows].double()
-    noise = notes["noise"].double().clamp_min(1.0)
-    weight = task.objective.at(rows).whiten(torch.ones_like(task.target[rows]))
-    seen = (weight * task.table_noise.to(weight)).double().square().mean(1)
-    precision = seen / noise.square()
-    size = notes["size"].double() * noise
-    if task.start.shape[1] <= DENSE:
-        before = size[:, None] * corrections.spread[notes["member"]].to(size)
-        after = notes["spread"].double() * noise[:, None]
-    else:
-        before, after = corrections.std(notes["member"], size, precision)
-    left = (after / before).clamp(max=1.0)
-    std = torch.hypot(after, left * at_start) * (ratio / noise).clamp_min(1.0)[:, None]
-    std = corrections.factor * std
-    regression = corrections.regression
-    if regression is not None:
-        mine = (outcome.rule[rows] == REGRESSION).nonzero().flatten()
-        # Calibrated with all sensors: fewer of them tell less.
-        fewer = seen[mine].clamp(max=1.0).rsqrt()[:, None]
-        # A guess that was taken explains the data: they are no noisier than stated.
-        own = regression.factor * regression.std.to(std) * fewer
-        std[mine] = own * ratio[mine, None].clamp_min(1.0)
-    return std
+@dataclass(frozen=True, eq=False)
+class _CorrectedStd(RowData):
+    """Standard deviations of corrected rows, given what they would be as one-shot answers.
+
+    ``ratio`` is the residual over the level that counts as explained, ``seen`` the information of
+    the sensors that a row has, 1 with all of them at the noise of the tables; ``spread`` is the
+    row's own posterior spread where its correction was sought in all of space.
+    """
+
+    corrections: Corrections
+    member: Int[Tensor, " k"]
+    size: Float[Tensor, " k"]
+    noise: Float[Tensor, " k"]
+    ratio: Float[Tensor, " k"]
+    seen: Float[Tensor, " k"]
+    regressed: Bool[Tensor, " k"]
+    spread: Float[Tensor, "k n"] | None
+
+    @staticmethod
+    def of(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> _CorrectedStd:
+        """Of these rows of a run."""
+        assert task.corrections is not None
+        notes = {name: value[rows] for name, value in outcome.notes.items()}
+        weight = task.objective.at(rows).whiten(torch.ones_like(task.target[rows]))
+        dense = task.start.shape[1] <= DENSE
+        return _CorrectedStd(
+            corrections=task.corrections,
+            member=notes["member"],
+            size=notes["size"].double(),
+            noise=notes["noise"].double().clamp_min(1.0),
+            ratio=task.objective.over_level(outcome.residual)[rows].double(),
+            seen=(weight * task.table_noise.to(weight)).double().square().mean(1),
+            regressed=outcome.rule[rows] == REGRESSION,
+            spread=notes["spread"].double() if dense else None,
+        )
+
+    def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        corrections, noise = self.corrections, self.noise
+        size = self.size * noise
+        if self.spread is not None:
+            before = size[:, None] * corrections.spread[self.member].to(size)
+            after = self.spread * noise[:, None]
+        else:
+            before, after = corrections.std(self.member, size, self.seen / noise.square())
+        left = (after / before).clamp(max=1.0)
+        std = torch.hypot(after, left * at_start.double())
+        std = corrections.factor * std * (self.ratio / noise).clamp_min(1.0)[:, None]
+        regression = corrections.regression
+        if regression is not None:
+            mine = self.regressed
+            # Calibrated with all sensors: fewer of them tell less.
+            fewer = self.seen[mine].clamp(max=1.0).rsqrt()[:, None]
+            # A guess that was taken explains the data: they are no noisier than stated.
+            own = regression.factor * regression.std.to(std) * fewer
+            std[mine] = own * self.ratio[mine, None].clamp_min(1.0)
+        return std

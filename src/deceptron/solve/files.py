@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,6 +85,7 @@ class Rows:
     path: Path
     array: Any
     row: str = "row"  # what its first dimension is called
+    what: str = "observations"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,7 +98,7 @@ class Rows:
         return self.array.dtype
 
     def __getitem__(self, rows: slice) -> Array:
-        with _reading(self.path):
+        with _reading(self.path, self.what):
             found: Array = np.asarray(self.array[rows])
             return found
 
@@ -123,7 +124,30 @@ def library(name: str, extra: str) -> Any:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def arrays(path: Path, names: Collection[str], *, what: str) -> Iterator[dict[str, Rows]]:
+    """Those arrays of a file that have one of the names; ``what`` is the file in errors."""
+    suffix = check_suffix(what, path, (".zarr", ".npz", *HDF5))
+    if not (path.is_dir() if suffix == ".zarr" else path.is_file()):
+        raise ConfigError(f"{what}: there is no file {path}")
+    with ExitStack() as stack:
+        with _reading(path, what):
+            there = [name for name in names if name in _names(path, suffix)]
+            found = {name: _OPEN[suffix](Source(path, name), stack) for name in there}
+        yield {name: replace(rows, what=what) for name, rows in found.items()}
+
+
+def _names(path: Path, suffix: str) -> list[str]:
+    if suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    if suffix in HDF5:
+        with library("h5py", "hdf5").File(path, "r") as file:
+            return list(file)
+    return list(library("zarr", "zarr").open_group(path, mode="r").array_keys())
+
+
+@contextmanager
+def _reading(path: Path, what: str = "observations") -> Iterator[None]:
     """What goes wrong while reading is said of the file; what a solve raises is not."""
     try:
         yield
@@ -131,7 +155,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # each of the libraries has a family of errors of its own
         words = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ConfigError(f"observations: {path} cannot be read: {words}") from error
+        raise ConfigError(f"{what}: {path} cannot be read: {words}") from error
 
 
 def _npy(source: Source, stack: ExitStack) -> Rows:

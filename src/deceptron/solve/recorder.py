@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.solution import History
+from deceptron.core.history import History
 from deceptron.solve.rows import RowData
 
 

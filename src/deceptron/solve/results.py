@@ -28,7 +28,8 @@ from deceptron.core.files import (
     temporary_for,
     writing,
 )
-from deceptron.core.solution import Cost, Solution
+from deceptron.core.history import Cost
+from deceptron.core.solution import Solution
 from deceptron.core.status import Reason, Status
 from deceptron.solve.files import HDF5, Array, library
 
@@ -42,9 +43,15 @@ _WORDS = {
     "reason": "the rule by which it ended",
     "iterations": "accepted steps and a last one that was not",
     "residual": "RMS misfit of the observation, normalised units",
+    "over_noise": "RMS misfit over the measurement noise",
+    "explained": "whether that is within what 99% of pure noise stays below",
     "trust": "above 1 the observation does not look like what the pair was trained on",
     "cost": "evaluations that a row asked for",
+    "relative_residual": "residual over its value at the start",
+    "rule": "which rule made the last accepted step",
+    "loss": "objective over the number of observed components",
 }
+COLUMNS = tuple(_WORDS)
 
 
 def columns_of(solution: Solution, *, error_bars: bool) -> dict[str, Array]:
@@ -56,6 +63,8 @@ def columns_of(solution: Solution, *, error_bars: bool) -> dict[str, Array]:
         "reason": solution.reason.cpu().numpy().astype(np.int8),
         "iterations": solution.iterations.cpu().numpy().astype(np.int32),
         "residual": solution.residual.cpu().numpy(),
+        "over_noise": solution.over_noise.cpu().numpy(),
+        "explained": solution.explained.cpu().numpy().astype(np.int8),
         "cost": np.stack([cost.cpu().numpy() for cost in costs], axis=1).astype(np.int32),
     }
     with suppress(ConfigError):  # without noise or prior nothing is known about the error
@@ -93,17 +102,16 @@ class Store:
                     compressors=[zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()],
                     dimension_names=_dimensions(name, row, values.ndim),
                     attributes=_attributes(name),
-                    # Else a chunk of equal values is not written, and reads as one that was lost.
-                    config={"write_empty_chunks": True},
                 )
             os.replace(temporary, self.path)
 
     def write(self, start: int, columns: dict[str, Array]) -> None:
         """Keep the rows from ``start``, which begin a chunk and are all of it."""
-        group = self._open("r+")
         stop = min(start + self.chunk_rows, self.rows)
-        with writing(self.path):
-            for name, array in group.arrays():
+        # Else a chunk of equal values is not written, and reads as one that was lost.
+        whole = library("zarr", "zarr").config.set({"array.write_empty_chunks": True})
+        with writing(self.path), whole:
+            for name, array in self._open("r+").arrays():
                 array[start:stop] = columns.get(name, np.nan)
                 sync(self._chunk(name, start, array.ndim))
 
@@ -186,6 +194,21 @@ class Store:
     def _chunk(self, name: str, start: int, axes: int) -> Path:
         index = str(start // self.chunk_rows)
         return self.path.joinpath(name, "c", index, *["0"] * (axes - 1))
+
+
+def notes_of(path: Path) -> dict[str, Any]:
+    """What the file of a result says of itself: method, pair, observations; none of it is sure."""
+    found: Any = None
+    with suppress(OSError, ValueError, KeyError):
+        if path.is_dir():
+            found = ((read_json(path / "zarr.json") or {}).get("attributes") or {}).get(MARK)
+        elif path.suffix.lower() in HDF5:
+            with library("h5py", "hdf5").File(path, "r") as file:
+                found = json.loads(file.attrs.get(MARK, "null"))
+        elif path.suffix.lower() == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                found = json.loads(str(archive[MARK])) if MARK in archive else None
+    return found if isinstance(found, dict) else {}
 
 
 def is_ours(path: Path) -> bool:

@@ -54,7 +54,7 @@ def train(
         start_from: folder of another run whose stages 1 and 2 are taken over; it may differ from
             this one only in what stage 3 reads. The result is that of a run from scratch.
         resume: continue a run that ``out`` holds; it must have the same settings.
-        progress: show a bar on standard error; by default only on a terminal.
+        progress: False is silent; else a bar, or in a log a line every half minute.
         callback: called with the metrics of each epoch, a dictionary.
         tensorboard: write scalars into ``out/tensorboard`` (needs the extra).
         device: where to train; the CPU by default.

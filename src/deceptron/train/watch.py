@@ -1,4 +1,4 @@
-"""Who looks on while a run goes: a progress bar, TensorBoard, a callback."""
+"""Who looks on while a run goes: a reader, TensorBoard, a callback."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from deceptron.core.errors import ConfigError
+from deceptron.core.progress import progress as show_progress
 from deceptron.train.loop import Row
 
 # Called with the metrics of each finished epoch, a dictionary with the columns of metrics.csv.
@@ -39,8 +40,8 @@ def watchers(
     """One function that tells everybody; ``plan`` holds the epochs of each stage."""
     with ExitStack() as stack:
         audience: list[Watcher] = []
-        if is_shown(progress):
-            audience.append(stack.enter_context(_bar(plan, done)))
+        if progress is not False:
+            audience.append(stack.enter_context(_shown(plan, done)))
         if tensorboard is not None:
             audience.append(stack.enter_context(_tensorboard(tensorboard, plan, done)))
         if callback is not None:
@@ -54,32 +55,14 @@ def watchers(
 
 
 @contextmanager
-def _bar(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.fields[stage]}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[losses]}"),
-        TextColumn("{task.fields[left]}"),
-    )
+def _shown(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
     left = TimeLeft(plan, done)
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        first = next(iter(plan))
-        task = bar.add_task("train", total=plan[first], stage=_NAMES[first], losses="", left="")
+    with show_progress("training", unit="epochs") as tell:
 
         def show(row: Row) -> None:
             stage = row["stage"]
-            bar.update(
-                task,
-                total=plan[stage],
-                completed=row["epoch"],
-                stage=_NAMES[stage],
-                losses=summary(row),
-                left=f"{_clock(left.after(row))} left",
-            )
+            words = f"{_NAMES[stage]}  {summary(row)}  {_clock(left.after(row))} to the end"
+            tell(row["epoch"], plan[stage], words)
 
         yield show
 

@@ -1,0 +1,75 @@
+"""The commands put together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from deceptron.cli.demo import demo
+from deceptron.cli.helping import Command, Group
+from deceptron.cli.problems import problems
+from deceptron.cli.report import report
+from deceptron.cli.solve import solve
+from deceptron.cli.study import study
+from deceptron.cli.train import train
+from deceptron.cli.view import view
+
+EXIT_CODES = """Exit codes: 0, it is done, whatever became of single rows, which the output says; 1,
+a crash: please report it; 2, something is wrong with what was given or with a file, or work failed,
+and one sentence says what; 130, interrupted: most commands go on where they were when run again."""
+
+app = typer.Typer(
+    cls=Group,
+    help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in (problems, demo, train, solve, view, study, report):
+    # Their first line whole; typer would cut it.
+    app.command(cls=Command, short_help=str(_command.__doc__).partition("\n")[0])(_command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        import deceptron
+
+        typer.echo(f"deceptron {deceptron.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Solve streams of nonlinear inverse problems."""
+
+
+def main() -> None:
+    """Entry point of the ``deceptron`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
+    arguments = sys.argv[1:]
+    try:
+        if "--simulator" in arguments:
+            from deceptron.user_code import default_simulator
+
+            arguments = default_simulator(arguments)
+        app(arguments)
+    except Exception as error:
+        from deceptron.core.errors import DeceptronError
+
+        if not isinstance(error, DeceptronError):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

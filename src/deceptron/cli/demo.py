@@ -1,0 +1,42 @@
+"""``deceptron demo``: what the models that ship do, in a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deceptron.cli.printing import say, table
+
+
+def demo(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Problems to show.  [default: three of them]")
+    ] = None,
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The picture to draw.")] = Path(
+        "demo.png"
+    ),
+    count: Annotated[int, typer.Option(help="Fresh instances of each problem.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the instances.")] = 2026,
+) -> None:
+    """Solve fresh instances of some problems with the models that ship, and draw the results."""
+    from deceptron.report import Example, draw_reconstructions
+    from deceptron.report.drawing import check_picture_path
+    from deceptron.study import DEMO_PROBLEMS, run_demo
+
+    check_picture_path(output)
+    examples = []
+    for name in names or DEMO_PROBLEMS:
+        shown = run_demo(name, count=count, seed=seed)
+        lines = [entry.summary() for entry in shown.measurements]
+        cells = [
+            [f"{value:.3g}" if isinstance(value, float) else value for value in line.values()]
+            for line in lines
+        ]
+        table(f"{name}: {count} fresh noisy instances, model that ships", list(lines[0]), cells)
+        first = {e.method: (e.solution.x[0], float(e.rmse[0])) for e in shown.measurements}
+        examples.append(Example(shown.problem, shown.x[0], shown.y[0], first))
+    draw_reconstructions(examples, output)
+    say(f"truth, observation and reconstructions drawn in {output}")

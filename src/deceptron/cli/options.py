@@ -1,0 +1,27 @@
+"""Words and checks that more than one command has."""
+
+from __future__ import annotations
+
+import typer
+
+ENGINE = "Who does the work: local (processes of this machine) or ray; docs/howto/large.md."
+ADDRESS = "Of a Ray cluster that runs already."
+
+
+def words(text: str | None) -> list[str] | None:
+    """What commas separate."""
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def whole_numbers(option: str, text: str | None) -> list[int] | None:
+    """The same as numbers, or a mistake in one sentence."""
+    found = words(text)
+    for word in found or ():
+        if not word.isdecimal():
+            raise typer.BadParameter(f"{option} must be whole numbers; got {word!r}")
+    return None if found is None else [int(word) for word in found]
+
+
+def shape(extents: tuple[int, ...]) -> str:
+    """As ``1x32x32``."""
+    return "x".join(map(str, extents))

@@ -1,0 +1,121 @@
+"""``deceptron solve``: a file of observations in, a file of answers out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deceptron.cli.options import ADDRESS, ENGINE
+from deceptron.cli.printing import say
+
+if TYPE_CHECKING:
+    from deceptron.solve.stream import FileSummary
+
+
+def solve(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model that ships, named like its problem (see `problems`), or a run folder."
+        ),
+    ],
+    observations: Annotated[
+        Path, typer.Argument(help="Rows of observations: .npy, .npz, .h5, .zarr or .nc.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
+    ],
+    method: Annotated[
+        str, typer.Option(help="Which solver; docs/howto/methods.md lists them.")
+    ] = "guarded",
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Stop at this RMS residual, normalised units.")
+    ] = None,
+    relative_tolerance: Annotated[
+        float | None, typer.Option(help="Stop at this fraction of the first residual.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
+    array: Annotated[str, typer.Option(help="Name of the array in files of several.")] = "y",
+    error_bars: Annotated[bool, typer.Option(help="Write std, where the pair knows it.")] = True,
+    chunk_rows: Annotated[
+        int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
+    ] = None,
+    engine: Annotated[str, typer.Option(help=ENGINE)] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes, of one thread each.  [default: this one; all of a Ray cluster]"
+        ),
+    ] = None,
+    address: Annotated[str | None, typer.Option(help=ADDRESS)] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
+    simulator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[FILE.py:NAME]",
+            help="Solve on the true simulator: the problem's own, or one of yours.",
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+) -> None:
+    """Solve a file of observations, in chunks; run again to continue after an interruption.
+
+    The result holds x, std and trust where the pair knows them, status, reason, iterations,
+    residual and cost (.npy: x alone).
+    """
+    from deceptron import maps
+    from deceptron.core.checks import check_device
+    from deceptron.core.progress import progress
+    from deceptron.solve import solve_file
+    from deceptron.user_code import find_forward
+
+    pair = maps.load(model).to(check_device(device))
+    physics: dict[str, Any] = {}
+    if simulator is not None:
+        found = find_forward(simulator, model=model, name=pair.name)
+        physics = {"forward": found.simulate, "differentiable": found.differentiable}
+        say(f"solving on the simulator {found.words}")
+    here = engine == "local" and workers in (None, 1) and address is None
+    with progress("solving") as show:
+        summary = solve_file(
+            pair,
+            observations,
+            output,
+            executor=None if here else engine,
+            workers=None if here else workers,
+            address=address,
+            array=array,
+            error_bars=error_bars,
+            chunk_rows=chunk_rows,
+            overwrite=overwrite,
+            device=device,
+            on_chunk=lambda done, rows: show(done, rows, ""),
+            method=method,
+            noise_std=noise_std,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            max_iterations=max_iterations,
+            **physics,
+        )
+    _tell(summary, output)
+
+
+def _tell(summary: FileSummary, output: Path) -> None:
+    """How many rows ended how, why, and what to do about those that did not converge."""
+    from deceptron.core.status import Reason, Status
+
+    ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
+    earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
+    say(f"{summary.rows} rows{earlier}: {ends}; written to {output}")
+    for name, count in summary.reasons.items():
+        say(f"  {count:>8} {Reason[name].words}")
+    for name in summary.statuses:
+        if Status[name] is not Status.CONVERGED:
+            say(f"{name}: {Status[name].advice}")
+    if output.suffix.lower() != ".npy":
+        say(f"see them: deceptron view {output}")

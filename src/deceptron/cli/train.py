@@ -1,0 +1,66 @@
+"""``deceptron train``: a pair in a run folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deceptron.cli.printing import say
+
+
+def train(
+    problem: Annotated[
+        str, typer.Argument(help="Name of a problem, or where one of yours is: mine.py:problem.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Run folder.  [default: runs/PROBLEM]")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="standard, paper, paper-reduced or smoke.")
+    ] = "standard",
+    seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 7,
+    jcp: Annotated[bool, typer.Option(help="Include the Jacobian composition penalty.")] = True,
+    both: Annotated[bool, typer.Option(help="Train stage 3 with and without JCP.")] = False,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a run whose stages 1 and 2 are taken over.", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the run that the folder holds.")] = True,
+    tensorboard: Annotated[bool, typer.Option(help="Write scalars for TensorBoard.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
+) -> None:
+    """Train a pair in a run folder; run again to continue after an interruption."""
+    from deceptron.core.checks import check_device
+    from deceptron.report.curves import draw
+    from deceptron.train import train as train_pair
+    from deceptron.user_code import find_problem, remember
+
+    chosen = find_problem(problem)
+    folder = Path("runs") / chosen.name if out is None else out
+    pair = train_pair(
+        chosen,
+        preset,
+        folder,
+        seed=seed,
+        jcp=jcp,
+        both=both,
+        start_from=start_from,
+        resume=resume,
+        tensorboard=tensorboard,
+        device=check_device(device),
+    )
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes that torchrun started; the first one speaks
+    remember(folder, problem)
+    curves = draw(folder)
+    seconds = sum(pair.provenance["seconds"].values())
+    say(
+        f"{problem}, preset {preset}: {seconds:.0f} s of training; pair in "
+        f"{folder / 'pair.safetensors'}, curves in {curves}"
+    )
+    say(f"verdict: {pair.verdict}")

@@ -1,0 +1,68 @@
+"""Small tables for notebooks, with no styles but their own.
+
+They take ink and paper from the page that they are on, so that a dark one stays dark.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+_TABLE = "border-collapse:collapse;color:inherit;background:transparent;margin:.3em 0"
+_CAPTION = "caption-side:top;text-align:left;font-weight:600;padding:.2em 0;color:inherit"
+_CELL = (
+    "text-align:left;vertical-align:top;padding:.15em .9em .15em 0;background:transparent;"
+    "border:0;border-top:1px solid rgba(128,128,128,.35);color:inherit;white-space:normal"
+)
+_NAME = f"{_CELL};font-weight:400;opacity:.75;white-space:nowrap"
+_NUMBER = f"{_CELL};text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums"
+
+
+def facts(title: str, lines: Mapping[str, str]) -> str:
+    """A name and a value a line."""
+    rows = "".join(
+        f'<tr><th scope="row" style="{_NAME}">{html.escape(name)}</th>'
+        f'<td style="{_CELL}">{html.escape(value)}</td></tr>'
+        for name, value in lines.items()
+    )
+    return _table(title, f"<tbody>{rows}</tbody>")
+
+
+def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns with heads; the first cell of a row names it, the others are numbers."""
+    heads = "".join(
+        f'<th scope="col" style="{_NUMBER if place else _NAME}">{html.escape(name)}</th>'
+        for place, name in enumerate(columns)
+    )
+    body = "".join(
+        f'<tr><th scope="row" style="{_NAME};opacity:1">{html.escape(first)}</th>'
+        + "".join(f'<td style="{_NUMBER}">{html.escape(cell)}</td>' for cell in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    table = _table(title, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+    return f'<div style="overflow-x:auto">{table}</div>'
+
+
+def sentence(words: str) -> str:
+    """A paragraph below a table."""
+    return f'<p style="margin:.3em 0;max-width:46em;color:inherit">{html.escape(words)}</p>'
+
+
+def shape(extents: Sequence[int] | None) -> str:
+    """As ``1 × 32 × 32``."""
+    return "any shape" if extents is None else " × ".join(map(str, extents))
+
+
+def number(value: float | Tensor) -> str:
+    """One number, or how far many of them reach."""
+    if not isinstance(value, Tensor) or value.numel() == 1:
+        return f"{float(value):g}"
+    return f"{float(value.min()):.3g} to {float(value.max()):.3g}, by component"
+
+
+def _table(title: str, content: str) -> str:
+    caption = f'<caption style="{_CAPTION}">{html.escape(title)}</caption>'
+    return f'<table style="{_TABLE}">{caption}{content}</table>'

@@ -1,0 +1,30 @@
+"""A figure that a notebook shows, whatever matplotlib's backend is and without pyplot."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from matplotlib.figure import Figure
+
+INK, BAND, TRUTH = "tab:blue", "tab:blue", "0.25"
+
+
+class Picture(Figure):
+    """As matplotlib has it; nobody needs to close it."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=90)
+        return content.getvalue()
+
+
+def picture(width: float, height: float) -> Picture:
+    """An empty one, in inches, that makes room for its labels."""
+    return Picture(figsize=(width, height), layout="constrained")
+
+
+def plain(axis: Any) -> None:
+    """Small numbers, and no frame on the sides that carry none."""
+    axis.tick_params(labelsize=7)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,230 @@
+"""Pictures of what a solve returned: answers with intervals, what is left, how it got there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from deceptron.core.checks import check_choice
+from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.selecting import chosen_rows
+from deceptron.core.solution import Solution
+from deceptron.core.status import Reason
+from deceptron.plot.picture import INK, TRUTH, Picture, picture, plain
+from deceptron.plot.planes import Array, colour_range, is_signed, parts
+
+KINDS = ("answers", "residual", "history")
+# Vectors up to so long are drawn as points: numbers, rather than a function.
+POINTS = 16
+SHOWN = {"answers": 4, "history": 12}
+MOST = 32
+LEVEL = 0.9
+
+
+def plot_solution(
+    solution: Solution, *, truth: Any = None, rows: Any = None, kind: str = "answers"
+) -> Picture:
+    """See ``Solution.plot``."""
+    check_choice("kind", kind, KINDS)
+    if not len(solution):
+        raise ConfigError("there is nothing to draw: the solution has no rows")
+    if rows is None:
+        rows = slice(SHOWN.get(kind))
+    index = chosen_rows(rows, len(solution))
+    if not len(index):
+        raise ConfigError("rows must name at least one row to draw; got none")
+    if kind == "residual":
+        return _residual(solution[index])
+    if kind == "history":
+        return _history(solution, index)
+    if len(index) > MOST:
+        raise ConfigError(f"rows must name at most {MOST} rows to draw; got {len(index)}")
+    return _answers(solution, index, None if truth is None else as_rows("truth", truth, solution))
+
+
+def as_rows(name: str, value: Any, solution: Solution) -> Tensor:
+    """Latents of the shape of the answers, one for each row."""
+    tensor = torch.as_tensor(value).detach().cpu()
+    if tuple(tensor.shape) != tuple(solution.x.shape):
+        raise ShapeError(
+            f"{name} must have the shape of the answers, {tuple(solution.x.shape)}; got "
+            f"{tuple(tensor.shape)}"
+        )
+    return tensor.to(solution.x.dtype)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One of the fields of an answer that are drawn side by side."""
+
+    title: str
+    values: Array
+    scale: str  # columns of the same scale share their colours
+
+
+def _answers(solution: Solution, rows: Tensor, truth: Tensor | None) -> Picture:
+    chosen = solution[rows]
+    low_high = None if chosen.error_bars is None else chosen.interval(LEVEL)
+    x = _numpy(chosen.x)
+    true = None if truth is None else _numpy(truth[rows])
+    heads = [_headline(solution, int(row), truth) for row in rows]
+    if len(parts(x[0])[0][1].shape) == 1:
+        ends = None if low_high is None else tuple(_numpy(end) for end in low_high)
+        return _lines(x, true, ends, heads)
+    columns = [_Column("answer", x, "x")]
+    if true is not None:
+        columns = [_Column("truth", true, "x"), *columns, _Column("error", x - true, "error")]
+    if low_high is not None:
+        std = _numpy(chosen.std)
+        columns.append(_Column("standard deviation", std, "std"))
+    return _planes(columns, heads)
+
+
+def _lines(
+    x: Array, truth: Array | None, ends: tuple[Array, ...] | None, heads: list[str]
+) -> Picture:
+    across = min(len(x), 2)
+    down = -(-len(x) // across)
+    figure = picture(4.2 * across, 2.3 * down)
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axis in axes[len(x) :]:
+        axis.set_axis_off()
+    for row, axis in enumerate(axes[: len(x)]):
+        plain(axis)
+        axis.set_title(heads[row], fontsize=8)
+        drawn = [
+            (words, line, [parts(end[row])[number][1] for end in ends] if ends else None)
+            for number, (words, line) in enumerate(parts(x[row]))
+        ]
+        for number, (words, line, band) in enumerate(drawn):
+            colour = f"C{number}" if len(drawn) > 1 else INK
+            place = np.arange(len(line))
+            true = None if truth is None else parts(truth[row])[number][1]
+            label = words or "answer"
+            if len(line) <= POINTS:
+                reach = None if band is None else np.abs(np.stack(band) - line)
+                axis.errorbar(place, line, reach, fmt="o", ms=4, capsize=3, color=colour, lw=1)
+                axis.plot([], [], "o", ms=4, color=colour, label=label)
+                if true is not None:
+                    axis.plot(place, true, "x", color=TRUTH, ms=6, label="truth")
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+                axis.margins(x=0.08)
+                continue
+            if band is not None:
+                axis.fill_between(
+                    place, *band, color=colour, alpha=0.22, lw=0, label="90% interval"
+                )
+            axis.plot(place, line, color=colour, lw=1.3, label=label)
+            if true is not None:
+                axis.plot(place, true, "--", color=TRUTH, lw=1, label="truth")
+            axis.margins(x=0)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside lower left"
+    )
+    return figure
+
+
+def _planes(columns: list[_Column], heads: list[str]) -> Picture:
+    lines = len(parts(columns[0].values[0]))
+    figure = picture(2.5 * len(columns) + 0.4, (2.2 * lines + 0.5) * len(heads))
+    for row, strip in enumerate(figure.subfigures(len(heads), 1, squeeze=False).ravel()):
+        strip.suptitle(heads[row].replace("\n", "; "), fontsize=8, x=0.01, ha="left")
+        axes = strip.subplots(lines, len(columns), squeeze=False)
+        for number in range(lines):
+            planes = {c.title: parts(c.values[row])[number][1] for c in columns}
+            for axis, column in zip(axes[number], columns, strict=True):
+                alike = [planes[c.title] for c in columns if c.scale == column.scale]
+                _plane(strip, axis, column, planes[column.title], alike)
+            axes[number][0].set_ylabel(parts(columns[0].values[row])[number][0], fontsize=8)
+    return figure
+
+
+def _plane(figure: Any, axis: Any, column: _Column, plane: Array, alike: list[Array]) -> None:
+    signed = column.scale == "error" or (column.scale == "x" and any(map(is_signed, alike)))
+    low, high = colour_range(alike, signed)
+    colours = "RdBu_r" if signed else "viridis"
+    image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(column.title, fontsize=8)
+    figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
+
+
+def _headline(solution: Solution, row: int, truth: Tensor | None) -> str:
+    words = [f"row {row}"]
+    if truth is not None:
+        error = (solution.x[row].cpu() - truth[row]).double().square().mean().sqrt()
+        words.append(f"RMSE {float(error):.3g}")
+    if bool(solution.over_noise[row].isfinite()):
+        words.append(f"residual {float(solution.over_noise[row]):.2f} × noise")
+    reason = Reason(int(solution.reason[row]))
+    return ", ".join(words) + f"\n{reason.status.name.lower()}: {reason.words}"
+
+
+def _residual(solution: Solution) -> Picture:
+    """What is left of the data, as a histogram: all of it at 1 where the noise is known."""
+    known = bool(solution.over_noise.isfinite().any())
+    values = _numpy(solution.over_noise if known else solution.residual)
+    finite = values[np.isfinite(values)]
+    figure = picture(5.2, 2.8)
+    axis = figure.subplots()
+    plain(axis)
+    axis.set_ylabel("rows", fontsize=8)
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    name = "residual over noise" if known else "residual, normalised units"
+    axis.set_xlabel(name, fontsize=8)
+    if not finite.size:
+        axis.set_title("no row has a finite residual", fontsize=8)
+        return figure
+    low, high = float(finite[finite > 0].min(initial=np.inf)), float(finite.max())
+    if high > 10 * low:
+        # What is zero is drawn with the least that is not.
+        axis.hist(finite.clip(min=low), list(np.geomspace(low, high, 41)), color=INK)
+        axis.set_xscale("log")
+    else:
+        axis.hist(finite, 40, color=INK)
+    if known:
+        axis.axvline(1.0, color=TRUTH, lw=1, ls="--")
+        share = float(solution.explained[solution.over_noise.isfinite()].double().mean())
+        axis.set_title(
+            f"{len(finite)} rows, {share:.0%} explained to the noise (dashed: 1)", fontsize=8
+        )
+    return figure
+
+
+def _history(solution: Solution, rows: Tensor) -> Picture:
+    """The residual of each row from iteration to iteration."""
+    history = solution[rows].history
+    if history is None:
+        raise ConfigError("there is no history: solve with history=True")
+    residual = _numpy(history.residual)
+    figure = picture(5.2, 3.0)
+    axis = figure.subplots()
+    plain(axis)
+    axis.set_xlabel("iteration", fontsize=8)
+    axis.set_ylabel("residual, normalised units", fontsize=8)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not np.isfinite(residual).any():
+        axis.set_title("no row took a step: first answers were kept", fontsize=8)
+        return figure
+    for place, row in enumerate(rows.tolist()):
+        line = residual[:, place]
+        there = np.isfinite(line)
+        if not there.any():
+            continue
+        marker = "o" if there.sum() == 1 else ""
+        axis.plot(1 + np.flatnonzero(there), line[there], marker=marker, ms=3, lw=1.2, label=row)
+    positive = residual[np.isfinite(residual) & (residual > 0)]
+    if positive.size and positive.max() > 4 * positive.min():
+        axis.set_yscale("log")
+    axis.legend(title="row", fontsize=7, title_fontsize=7, ncols=2)
+    return figure
+
+
+def _numpy(values: Tensor) -> Array:
+    return values.detach().cpu().double().numpy()

@@ -1,0 +1,126 @@
+"""One self-contained HTML page about a solved file; nothing on it comes from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from deceptron.core.files import replacing
+from deceptron.core.status import Status
+from deceptron.view import drawing
+from deceptron.view.counting import Histogram
+from deceptron.view.survey import Row, Survey, survey
+
+QUANTILES = {"5% of rows": 0.05, "half": 0.5, "95%": 0.95}
+GROUPS = {
+    "worst": ("worst", "the largest residuals, largest first"),
+    "flagged": ("flagged", "the highest trust scores above 1, highest first"),
+    "median": ("median", "rows whose residual is nearest to the median"),
+    "unsolved": ("not solved", "the first rows without a finite answer or observation"),
+}
+
+
+def write_page(
+    result: str | os.PathLike[str], page: str | os.PathLike[str] | None = None
+) -> tuple[Path, Survey]:
+    """Write the page beside the result, or to ``page``; where it is, and what was found."""
+    path = Path(result)
+    target = path.with_suffix(".html") if page is None else Path(page)
+    found = survey(path)
+    text = render(found)
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return target, found
+
+
+def render(found: Survey) -> str:
+    """The page as text; whatever a file says of itself is escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source = resources.files("deceptron.view").joinpath("page.html.jinja").read_text("utf-8")
+    return environment.from_string(source).render(
+        name=found.path.name,
+        rows=found.rows,
+        shape=" × ".join(map(str, found.x_shape)) or "1",
+        notes={key: str(found.notes[key]) for key in _NOTES if found.notes.get(key)},
+        endings=_endings(found),
+        advice={
+            _words(status): status.advice
+            for status in found.statuses
+            if status is not Status.CONVERGED
+        },
+        noise_known=found.noise_known,
+        explained=found.explained,
+        residual=_section(
+            found.residual,
+            "residual over noise" if found.noise_known else "residual, normalised units",
+            1.0 if found.noise_known else None,
+        ),
+        trust=None if found.trust is None else _section(found.trust, "trust score", 1.0),
+        flagged=found.flagged,
+        bars=None if found.bars is None else _section(found.bars, "standard deviation", None),
+        groups=[
+            {"key": key, "title": GROUPS[key][0], "words": GROUPS[key][1], "items": _items(shown)}
+            for key, shown in found.groups.items()
+        ],
+    )
+
+
+_NOTES = ("method", "pair", "observations", "library")
+
+
+def _endings(found: Survey) -> list[dict[str, Any]]:
+    by_count = sorted(found.reasons.items(), key=lambda entry: -entry[1])
+    return [
+        {
+            "status": _words(reason.status),
+            "good": reason.status is Status.CONVERGED,
+            "reason": reason.words,
+            "count": count,
+            "share": count / found.rows,
+        }
+        for reason, count in by_count
+    ]
+
+
+def _section(counted: Histogram, name: str, limit: float | None) -> dict[str, Any]:
+    if not counted.total:
+        return {"name": name, "total": 0, "nonfinite": counted.nonfinite}
+    return {
+        "name": name,
+        "total": counted.total,
+        "nonfinite": counted.nonfinite,
+        "picture": drawing.histogram(counted, name, limit),
+        "quantiles": {words: counted.quantile(share) for words, share in QUANTILES.items()},
+    }
+
+
+def _items(rows: list[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": row.number,
+            "picture": drawing.answer(row.x, row.std, f"row {row.number}"),
+            "facts": _facts(row),
+        }
+        for row in rows
+    ]
+
+
+def _facts(row: Row) -> dict[str, str]:
+    facts = {"ended": f"{_words(row.reason.status)}: {row.reason.words}"}
+    if row.over_noise is not None:
+        facts["residual over noise"] = f"{row.over_noise:.3g}"
+    facts["residual"] = f"{row.residual:.3g}, normalised units"
+    if row.trust is not None:
+        facts["trust score"] = f"{row.trust:.3g}{' (flagged: above 1)' if row.trust > 1 else ''}"
+    facts["work"] = f"{row.iterations} iterations, {row.evaluations} evaluations"
+    return facts
+
+
+def _words(status: Status) -> str:
+    return status.name.lower().replace("_", " ")
