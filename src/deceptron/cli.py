@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,17 +19,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column, Table
-from torch import Tensor
 
-from deceptron import maps
-from deceptron import problems as library
-from deceptron.core.checks import check_device
-from deceptron.core.errors import DeceptronError, WorkFailed
-from deceptron.core.status import Reason
-from deceptron.solve import solve_file
-from deceptron.study import DEMO_PROBLEMS, run_demo
-from deceptron.train import train as train_pair
-from deceptron.user_code import default_simulator, find_forward, find_problem, remember
+# What needs torch is imported by the command that needs it: help takes a fraction of a second.
+import deceptron as dc
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 app = typer.Typer(
     help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
@@ -40,6 +35,7 @@ app = typer.Typer(
 
 _ENGINE = "Who does the work: local (processes of this machine) or ray; docs/clusters.md."
 _ADDRESS = "Of a Ray cluster that runs already."
+_DEMO = ("heat-1d", "darcy-2d", "navier-stokes-2d")
 _SHOWN = 10  # missing parts of a report that are printed
 
 
@@ -65,7 +61,7 @@ def problems(
             raise typer.BadParameter("--show needs the name of a problem")
         console.print(_overview())
         return
-    problem = library.get(name)
+    problem = dc.problems.get(name)
     if show is None:
         _describe(problem, console)
         return
@@ -100,11 +96,13 @@ def train(
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
 ) -> None:
     """Train a pair in a run folder; run again to continue after an interruption."""
+    from deceptron.core.checks import check_device
     from deceptron.report.curves import draw
+    from deceptron.user_code import find_problem, remember
 
     chosen = find_problem(problem)
     folder = Path("runs") / chosen.name if out is None else out
-    pair = train_pair(
+    pair = dc.train(
         chosen,
         preset,
         folder,
@@ -184,7 +182,11 @@ def solve(
     The result holds x, std and trust where the pair knows them, status, reason, iterations,
     residual and cost (.npy: x alone).
     """
-    pair = maps.load(model).to(check_device(device))
+    from deceptron.core.checks import check_device
+    from deceptron.core.status import Reason
+    from deceptron.user_code import find_forward
+
+    pair = dc.load(model).to(check_device(device))
     console = Console()
     physics: dict[str, Any] = {}
     if simulator is not None:
@@ -194,7 +196,7 @@ def solve(
     here = engine == "local" and workers in (None, 1) and address is None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("solving", total=None)
-        summary = solve_file(
+        summary = dc.solve_file(
             pair,
             observations,
             output,
@@ -258,6 +260,7 @@ def study(
 
     The records are for `deceptron report`. Cells that are finished are not done again.
     """
+    from deceptron.core.errors import WorkFailed
     from deceptron.study import get_study, run_study
 
     if quick and name not in (None, "quick"):
@@ -327,7 +330,7 @@ def report(
 def demo(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Problems to show.  [default: {' '.join(DEMO_PROBLEMS)}]"),
+        typer.Argument(help=f"Problems to show.  [default: {' '.join(_DEMO)}]"),
     ] = None,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture to draw.")] = Path(
@@ -339,11 +342,12 @@ def demo(
     """Solve fresh instances of some problems with the models that ship, and draw the results."""
     from deceptron.report import Example, draw_reconstructions
     from deceptron.report.drawing import check_picture_path
+    from deceptron.study import run_demo
 
     check_picture_path(output)
     console = Console()
     examples = []
-    for name in names or DEMO_PROBLEMS:
+    for name in names or _DEMO:
         shown = run_demo(name, count=count, seed=seed)
         title = f"{name}: {count} fresh noisy instances, model that ships"
         console.print(_table(title, [entry.summary() for entry in shown.measurements]))
@@ -356,10 +360,22 @@ def demo(
 def main() -> None:
     """Entry point of the ``deceptron`` command."""
     try:
-        app(default_simulator(sys.argv[1:]))
-    except DeceptronError as error:
+        app(_default_simulator(sys.argv[1:]))
+    except SystemExit:
+        raise  # before the next line loads the library to compare
+    except dc.DeceptronError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _default_simulator(arguments: list[str]) -> list[str]:
+    """``--simulator`` alone means the problem's own."""
+    filled = []
+    for k, word in enumerate(arguments):
+        filled.append(word)
+        if word == "--simulator" and ".py:" not in "".join(arguments[k + 1 : k + 2]):
+            filled.append("own")
+    return filled
 
 
 def _words(text: str | None) -> list[str] | None:
@@ -384,8 +400,8 @@ def _overview() -> Table:
     table = Table(show_lines=True)
     for column in ("name", "equation", "latent", "observation", "noise", "paper"):
         table.add_column(column, overflow="fold", no_wrap=column in ("latent", "observation"))
-    for name in library.names():
-        problem = library.get(name)
+    for name in dc.problems.names():
+        problem = dc.problems.get(name)
         table.add_row(
             name,
             problem.equation,
@@ -397,7 +413,7 @@ def _overview() -> Table:
     return table
 
 
-def _describe(problem: library.Problem, console: Console) -> None:
+def _describe(problem: dc.problems.Problem, console: Console) -> None:
     console.print(f"{problem.name}: {problem.equation}", highlight=False, markup=False)
     console.print(f"paper: {problem.paper}", highlight=False, markup=False)
     console.print(
@@ -411,11 +427,11 @@ def _describe(problem: library.Problem, console: Console) -> None:
 
 
 def _value(value: Any) -> str:
-    return f"tensor {_shape(tuple(value.shape))}" if isinstance(value, Tensor) else str(value)
+    return str(value) if not hasattr(value, "shape") else f"tensor {_shape(tuple(value.shape))}"
 
 
 def _noise(value: float | Tensor) -> str:
-    return "per component" if isinstance(value, Tensor) else f"{value:g}"
+    return "per component" if hasattr(value, "shape") else f"{value:g}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:
