@@ -28,6 +28,18 @@ def seconds(function: Callable[[], object], *, repeats: int = 5, warmups: int = 
     return sorted(times)[len(times) // 2]
 
 
+def interleaved(calls: dict[str, Callable[[], object]], *, repeats: int = 5) -> dict[str, float]:
+    """Median CPU seconds of each call; they take turns, after one for warming up."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repeats + 1):
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            if turn > 0:
+                taken[name].append(time.process_time() - start)
+    return {name: sorted(times)[len(times) // 2] for name, times in taken.items()}
+
+
 def environment() -> dict[str, object]:
     return {
         "python": platform.python_version(),

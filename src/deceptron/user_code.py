@@ -91,16 +91,6 @@ def load_object(text: str) -> Any:
     return getattr(module, name)
 
 
-def default_simulator(arguments: list[str]) -> list[str]:
-    """``--simulator`` alone means the problem's own."""
-    filled = []
-    for k, word in enumerate(arguments):
-        filled.append(word)
-        if word == "--simulator" and not _is_place("".join(arguments[k + 1 : k + 2])):
-            filled.append(OWN)
-    return filled
-
-
 def _is_place(text: str) -> bool:
     return ".py:" in text
 

@@ -77,10 +77,26 @@ def pull_back(
     return torch.zeros_like(leaf) if pulled is None else pulled
 
 
+# Rows that are worked on together where a Jacobian is formed: enough to outweigh what torch takes
+# for a call, few enough for the cache.
+_TOGETHER = 1024
+
+
 def dense_jacobian(function: RowMap, x: Tensor) -> Tensor:
-    """Jacobian of each row, ``(B, m, n)`` over flattened components; n rows of work for each."""
+    """Jacobian of each row, ``(B, m, n)`` over flattened components; n rows of work for each.
+
+    Rows are repeated for as many columns as are worked on together.
+    """
+    if len(x) > _TOGETHER:
+        return torch.cat([dense_jacobian(function, rows) for rows in x.split(_TOGETHER)])
     rows, n = x.shape[0], x[0].numel()
+    width = min(n, max(1, _TOGETHER // max(1, rows)))
     basis = torch.eye(n, dtype=x.dtype, device=x.device)
-    tangents = basis.repeat(rows, 1).reshape(rows * n, *x.shape[1:])
-    _, columns = jvp(function, x.repeat_interleave(n, dim=0), tangents)
-    return columns.reshape(rows, n, -1).transpose(1, 2)
+    columns: list[Tensor] = []
+    linearised: Linearisation | None = None
+    for block in basis.split(width):
+        if linearised is None or len(block) < width:
+            linearised = Linearisation(function, x.repeat_interleave(len(block), dim=0))
+        tangents = block.repeat(rows, 1).reshape(-1, *x.shape[1:])
+        columns.append(linearised.jvp(tangents).reshape(rows, len(block), -1))
+    return torch.cat(columns, dim=1).mT

@@ -98,18 +98,19 @@ def load(
 ) -> Deceptron:
     """A pair from a file or the folder of a run, or by name one that ships with the package.
 
+    It is in evaluation mode, so that a solve need not make a copy that is.
     ``forward`` and ``reverse`` receive the weights of maps that were saved from classes of your
     own; nothing is written into them unless the whole file fits.
     """
     if isinstance(source, str) and source in shipped():
         with resources.as_file(_zoo() / f"{source}.safetensors") as path:
-            return _load(path, {"f": forward, "g": reverse})
+            return _load(path, {"f": forward, "g": reverse}).eval()
     path = Path(source)
     if (path / RUN_RESULT).is_file():
         path = path / RUN_RESULT
     if not path.is_file():
         raise _not_found(source, path)
-    return _load(path, {"f": forward, "g": reverse})
+    return _load(path, {"f": forward, "g": reverse}).eval()
 
 
 def shipped() -> tuple[str, ...]:

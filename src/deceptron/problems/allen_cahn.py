@@ -13,8 +13,9 @@ from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_range
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, discs, normal, present, uniform
-from deceptron.problems.grids import periodic_points, time_steps, wavenumbers
+from deceptron.problems.grids import constant, periodic_points, time_steps, wavenumbers
 from deceptron.problems.linear import linear
+from deceptron.problems.time_loops import run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,69 @@ class DiscFamily(Family):
         fewest, most = self.discs
         check_count("discs[0]", fewest, low=0)
         check_count("discs[1]", most, low=max(1, fewest))
+
+
+@constant
+def _damping(
+    n: int, epsilon: float, dt: float, dtype: torch.dtype, device: torch.device
+) -> Float[Tensor, "n half"]:
+    """What an implicit step of diffusion leaves of each mode."""
+    k1, k2 = wavenumbers(n, dtype, device)
+    return 1 / (1 + dt * (2 * math.pi * epsilon) ** 2 * (k1**2 + k2**2))
+
+
+@dataclass(frozen=True)
+class _PhaseSteps:
+    """u <- D (u + dt (u - u^3)) so many times, D = 1 / (1 - dt eps^2 Laplacian)."""
+
+    grid: int
+    epsilon: float
+    dt: float
+    steps: int
+
+    def plain(self, x: Tensor) -> Tensor:
+        """The field after all steps."""
+        return self._run(x, None)
+
+    def linearised(self, x: Tensor) -> tuple[Tensor, _PhaseProducts]:
+        """The same, and products at the path of x."""
+        path: list[Tensor] = []
+        return self._run(x, path), _PhaseProducts(self, path)
+
+    def diffuse(self, u: Tensor) -> Tensor:
+        """D u; D is its own transpose."""
+        damping = _damping(self.grid, self.epsilon, self.dt, u.dtype, u.device)
+        return torch.fft.irfft2(torch.fft.rfft2(u) * damping, s=(self.grid, self.grid))
+
+    def _run(self, u: Tensor, path: list[Tensor] | None) -> Tensor:
+        for _ in range(self.steps):
+            if path is not None:
+                path.append(u)
+            u = linear(self.diffuse, torch.add(u, u - u**3, alpha=self.dt))
+        return u
+
+
+@dataclass(frozen=True)
+class _PhaseProducts:
+    """Products with the Jacobian at a path: each step is D S with S = 1 + dt (1 - 3 u^2)."""
+
+    loop: _PhaseSteps
+    path: list[Tensor]
+
+    def push(self, v: Tensor) -> Tensor:
+        """J v."""
+        for u in self.path:
+            v = self.loop.diffuse(self._slope(u).mul_(v))
+        return v
+
+    def pull(self, w: Tensor) -> Tensor:
+        """J' w."""
+        for u in reversed(self.path):
+            w = self._slope(u).mul_(self.loop.diffuse(w))
+        return w
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return u.square().mul_(-3 * self.loop.dt).add_(1 + self.loop.dt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +173,7 @@ class AllenCahn2D(SampledProblem[DiscFamily]):
 
     def evolve(self, u: Float[Tensor, "B *x"], steps: int) -> Float[Tensor, "B *x"]:
         """``steps`` time steps, without the final clip."""
-        _, dt = self._steps()
-        k1, k2 = wavenumbers(self.grid, u.dtype, u.device)
-        damping = 1 / (1 + dt * (2 * math.pi * self.epsilon) ** 2 * (k1**2 + k2**2))
-
-        def diffuse(field: Tensor) -> Tensor:
-            return torch.fft.irfft2(torch.fft.rfft2(field) * damping, s=(self.grid, self.grid))
-
-        for _ in range(steps):
-            u = linear(diffuse, torch.add(u, u - u**3, alpha=dt))
-        return u
+        return run(_PhaseSteps(self.grid, self.epsilon, self._steps()[1], steps), u)
 
     def _simulate(self, x: Tensor) -> Tensor:
         return self.evolve(x, self._steps()[0]).clamp(-1, 1)

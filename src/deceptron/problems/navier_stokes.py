@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core.box import Bounds
@@ -16,9 +15,10 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, band_amplitude, normal, periodic_field
-from deceptron.problems.grids import constant, time_steps, wavenumbers
-from deceptron.problems.linear import linear
+from deceptron.problems.grids import time_steps
 from deceptron.problems.prior import Prior, SpectralPrior
+from deceptron.problems.time_loops import run
+from deceptron.problems.vorticity import Vorticity, operators
 
 # The classical Runge-Kutta method is stable on the imaginary axis up to 2.828.
 _IMAGINARY_LIMIT = 2.8
@@ -35,25 +35,6 @@ class BandFamily(Family):
         super().__post_init__()
         check_range("cutoff", self.cutoff, low=0.0, open_low=True)
         check_range("std", self.std, low=0.0, open_low=True)
-
-
-@constant
-def operators(n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Fourier symbols: velocities from vorticity, transport from velocity products, |k|^2.
-
-    With omega = -Laplacian(psi) and u = (psi_2, -psi_1), the transport term in the form that
-    needs only products of velocities (Basdevant 1983) is
-    -u . grad omega = d1 d2 (u1^2 - u2^2) + (d2^2 - d1^2) (u1 u2):
-    four transforms instead of five. Only modes inside the 2/3 rule carry or feel velocity.
-    """
-    m1, m2 = wavenumbers(n, dtype, device)
-    k1, k2 = 2 * math.pi * m1, 2 * math.pi * m2
-    square = k1**2 + k2**2
-    inverse = torch.where(square > 0, 1 / square.clamp_min(1), 0.0)
-    kept = ((3 * m1.abs() < n) & (3 * m2.abs() < n)).to(dtype)
-    velocity = 1j * torch.stack([k2 * inverse * kept, -k1 * inverse * kept])
-    transport = torch.stack([-k1 * k2 * kept, (k1**2 - k2**2) * kept])
-    return velocity, transport, square
 
 
 @lru_cache(maxsize=32)
@@ -86,8 +67,8 @@ class NavierStokes2D(SampledProblem[BandFamily]):
     ``shifted`` (wavenumbers up to 7) and ``extreme`` (standard deviation 0.6, wavenumbers up to 5,
     noise x3).
 
-    Pitfalls: the cost of a derivative grows with the number of steps, and backpropagation keeps
-    every stage in memory (about 3 MB a row at grid 32 in float32): split large batches.
+    Pitfalls: the cost of a derivative grows with the number of steps, and a graph keeps fields of
+    every stage in memory (1 MB a row at grid 32 in float32): split large batches.
 
     Good values: viscosity at least 0.064 / grid to resolve the filaments; amplitude up to 8.
     """
@@ -151,45 +132,8 @@ class NavierStokes2D(SampledProblem[BandFamily]):
         return [time_steps(duration, dt, limit, why) for duration in durations]
 
     def _simulate(self, x: Tensor) -> Tensor:
-        modes = torch.fft.rfft2(self.amplitude * x[:, 0])
-        snapshots = []
-        for steps, dt in self._schedule():
-            modes = self._advance(modes, steps, dt)
-            snapshots.append(torch.fft.irfft2(modes, s=(self.grid, self.grid)))
-        return torch.stack(snapshots, dim=1) / self.amplitude
-
-    def _advance(self, w: Tensor, steps: int, dt: float) -> Tensor:
-        """Fourth-order Runge-Kutta in the variable exp(nu |k|^2 t) w."""
-        _, _, square = operators(self.grid, w.real.dtype, w.device)
-        half = torch.exp(-0.5 * dt * self.viscosity * square)
-
-        def decay(modes: Tensor) -> Tensor:
-            return linear(lambda value: half * value, modes)
-
-        for _ in range(steps):
-            a = self._transport(w)
-            decayed = decay(w)
-            b = self._transport(decay(torch.add(w, a, alpha=0.5 * dt)))
-            c = self._transport(torch.add(decayed, b, alpha=0.5 * dt))
-            d = self._transport(decay(torch.add(decayed, c, alpha=dt)))
-            middle = torch.add(decay(torch.add(w, a, alpha=dt / 6)), b + c, alpha=dt / 3)
-            w = torch.add(decay(middle), d, alpha=dt / 6)
-        return w
-
-    def _transport(self, w: Float[Tensor, "B n half"]) -> Float[Tensor, "B n half"]:
-        """-u . grad w, dealiased."""
-        n = self.grid
-        velocity, transport, _ = operators(n, w.real.dtype, w.device)
-
-        def to_velocities(modes: Tensor) -> Tensor:
-            return torch.fft.irfft2(velocity * modes.unsqueeze(1), s=(n, n))
-
-        def to_transport(products: Tensor) -> Tensor:
-            return (transport * torch.fft.rfft2(products)).sum(1)
-
-        u1, u2 = linear(to_velocities, w).unbind(1)
-        products = torch.stack([(u1 - u2) * (u1 + u2), u1 * u2], dim=1)
-        return linear(to_transport, products)
+        flow = Vorticity(self.grid, self.viscosity, self.amplitude, tuple(self._schedule()))
+        return run(flow, x)
 
     def _draw(self, generator: Generator, family: BandFamily) -> Tensor:
         white = normal(generator, self.grid, self.grid)

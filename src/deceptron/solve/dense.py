@@ -1,6 +1,7 @@
-"""Small problems: J is formed once per point.
+"""Small problems: J is formed once per point, and its normal equations solved for any damping.
 
-Without a prior its SVD is taken, after which any damping is a product, else the normal equations.
+Cholesky factors in double precision serve all but rows so ill conditioned that squaring J has lost
+what they need: those take an SVD. A row decides that by its own factor.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.box import Box
@@ -16,72 +17,97 @@ from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
 from deceptron.solve.rows import RowData
 
-
-@dataclass(frozen=True)
-class Spectrum(RowData):
-    """Singular values, right vectors, the residual in the basis of the left ones, the mask."""
-
-    values: Float[Tensor, "B k"]
-    right: Float[Tensor, "B k n"]
-    coefficients: Float[Tensor, "B k"]
-    free: Float[Tensor, "B n"]
+# The share of a step that round-off may be: condition times precision.
+_LOST = 1e-4
 
 
 @dataclass(frozen=True)
-class Normal(RowData):
-    """J'w^2 J and the mask."""
+class Columns(RowData):
+    """w J without its fixed columns, and the mask of those that are free."""
 
-    curvature: Float[Tensor, "B n n"]
+    jacobian: Float[Tensor, "B m n"]
     free: Float[Tensor, "B n"]
 
 
 @dataclass(frozen=True)
 class Dense:
-    """SVD of the dense Jacobian; singular values below round-off count as zero (damping 0 too),
-    unless the damping is larger.
+    """Singular values below round-off count as zero (damping 0 too), if the damping is smaller."""
 
-    With a prior the normal equations are well conditioned, and solved as they are.
-    """
-
-    def factor(self, model: Model, point: Point, box: Box | None) -> Spectrum | Normal:
-        """n jvps and one SVD a row."""
+    def factor(self, model: Model, point: Point, box: Box | None) -> Columns:
+        """n jvps a row."""
+        jacobian = model.objective.weigh_columns(model.f_jacobian(point.x))
+        # A row that is not finite gets a zero step, and no other row feels it.
+        finite = jacobian.sum((1, 2)).isfinite()
         free = free_components(point, box)
-        jacobian = model.f_jacobian(point.x) * free[:, None, :]
-        # LAPACK refuses NaN for the whole batch; such a row gets a zero step instead.
-        usable = jacobian.isfinite().all((1, 2))
-        jacobian = torch.where(usable[:, None, None], jacobian, 0.0)
-        weighted = model.objective.weigh_columns(jacobian)
-        if model.objective.has_prior:
-            return Normal(weighted.mT @ weighted, free * usable[:, None])
-        left, values, right = torch.linalg.svd(weighted, full_matrices=False)
-        coefficients = (left.mT @ model.objective.weigh(point.r)[:, :, None])[:, :, 0]
-        return Spectrum(values, right, coefficients, free)
+        if not bool(finite.all()):
+            free = free * finite[:, None]
+            jacobian = torch.where(finite[:, None, None], jacobian, 0.0)
+        return Columns(jacobian if box is None else jacobian * free[:, None, :], free)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
     ) -> Float[Tensor, "B n"]:
-        """d = -V s / (s^2 + damping) U'r, or by the normal equations."""
-        if isinstance(factors, Normal):
-            return _solve_normal(model, point, factors, damping)
-        assert isinstance(factors, Spectrum)
-        values, c = factors.values, factors.coefficients
-        size = max(point.x.shape[1], point.r.shape[1])
-        floor = torch.finfo(values.dtype).eps * size * values[:, :1]
-        # Damping beyond floor^2 filters such values itself, and they may be all that is left to do.
-        nonzero = (values > floor) | (damping[:, None] > floor.square())
-        filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
-        # The mask is exact where the SVD is zero only to round-off: a component that leaves its
+        """d = -(J'w^2 J + (k + damping) M)^-1 gradient, over the free components."""
+        assert isinstance(factors, Columns)
+        matrix = _normal_matrix(model, factors, damping)
+        pulled = torch.where(factors.free > 0, -point.gradient, 0.0)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        step = torch.cholesky_solve(pulled.to(matrix)[:, :, None], factor)[:, :, 0].to(pulled)
+        bad = _lost(factor) | (failed > 0)
+        if bool(bad.any()):
+            rows = bad.nonzero().flatten()
+            again = _solve_again(
+                model.at(rows), point.take(rows), factors.take(rows), matrix[rows], damping[rows]
+            )
+            step[rows] = again
+        # The mask is exact where a factor is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.
-        return -(factors.right.mT @ (filtered * c)[:, :, None])[:, :, 0] * factors.free
+        return step * factors.free
 
 
-def _solve_normal(
-    model: Model, point: Point, factors: Normal, damping: Float[Tensor, " B"]
-) -> Float[Tensor, "B n"]:
+def _normal_matrix(
+    model: Model, factors: Columns, damping: Float[Tensor, " B"]
+) -> Float[Tensor, "B n n"]:
+    """Products of single precision are exact in double precision."""
     objective, free = model.objective, factors.free
+    wide = factors.jacobian.to(_wide(free))
+    matrix = wide.mT @ wide
+    stiffness = (objective.stiffness + damping).to(matrix)
+    if not objective.has_prior:
+        diagonal = torch.where(free > 0, stiffness[:, None], 1.0)
+        matrix.diagonal(dim1=1, dim2=2).add_(diagonal)
+        return matrix
     identity = torch.eye(free.shape[1], dtype=free.dtype, device=free.device)
-    stiffness = (objective.stiffness + damping)[:, None, None]
-    matrix = factors.curvature + stiffness * objective.metric(identity)
-    matrix = matrix * free[:, :, None] * free[:, None, :] + torch.diag_embed(1 - free)
-    pulled = torch.where(free > 0, -point.gradient, 0.0)
-    return torch.linalg.solve(matrix, pulled[:, :, None])[:, :, 0] * free
+    matrix = matrix + stiffness[:, None, None] * objective.metric(identity)
+    return matrix * free[:, :, None] * free[:, None, :] + torch.diag_embed(1 - free)
+
+
+def _lost(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
+    """Where the diagonal of a Cholesky factor shows a condition that leaves too few digits."""
+    low, high = factor.diagonal(dim1=1, dim2=2).square().aminmax(dim=1)
+    return ~(torch.finfo(factor.dtype).eps * high <= _LOST * low)
+
+
+def _solve_again(
+    model: Model,
+    point: Point,
+    factors: Columns,
+    matrix: Float[Tensor, "B n n"],
+    damping: Float[Tensor, " B"],
+) -> Float[Tensor, "B n"]:
+    """The rows whose factor says too little: by J itself; a prior has no factor to square."""
+    if model.objective.has_prior:
+        pulled = torch.where(factors.free > 0, -point.gradient, 0.0)
+        return torch.linalg.solve(matrix, pulled.to(matrix)[:, :, None])[:, :, 0].to(pulled)
+    left, values, right = torch.linalg.svd(factors.jacobian, full_matrices=False)
+    c = (left.mT @ model.objective.weigh(point.r)[:, :, None])[:, :, 0]
+    size = max(point.x.shape[1], point.r.shape[1])
+    floor = torch.finfo(values.dtype).eps * size * values[:, :1]
+    # Damping beyond floor^2 filters such values itself, and they may be all that is left to do.
+    nonzero = (values > floor) | (damping[:, None] > floor.square())
+    filtered = torch.where(nonzero, values / (values.square() + damping[:, None]), 0.0)
+    return -(right.mT @ (filtered * c)[:, :, None])[:, :, 0]
+
+
+def _wide(like: Tensor) -> torch.dtype:
+    return like.dtype if like.device.type == "mps" else torch.float64

@@ -28,8 +28,8 @@ from deceptron.solve.span import Directions
 
 Linear = Literal["auto", "cg", "dense"]
 
-# Up to this many unknowns an SVD of the dense Jacobian is cheaper than CG to the same accuracy.
-DENSE_LIMIT = 32
+# Up to this many unknowns the dense Jacobian is cheaper than CG to the same accuracy.
+DENSE_LIMIT = 128
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from deceptron.core.processes import LocalProcesses
 from deceptron.study.builtin import get_study
-from deceptron.study.demo import DEMO_PROBLEMS, Demo, run_demo
+from deceptron.study.demo import Demo, run_demo
 from deceptron.study.grid import Block, Study
 from deceptron.study.measure import Measurement, measure
 from deceptron.study.quality import Quality, assess
@@ -10,7 +10,6 @@ from deceptron.study.records import Records, read
 from deceptron.study.runner import Summary, run_study
 
 __all__ = [
-    "DEMO_PROBLEMS",
     "Block",
     "Demo",
     "LocalProcesses",

@@ -15,8 +15,6 @@ from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.study.measure import Measurement, measure, simulate
 
-DEMO_PROBLEMS = ("heat-1d", "darcy-2d", "navier-stokes-2d")
-
 
 @dataclass(frozen=True)
 class Demo:
