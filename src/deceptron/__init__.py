@@ -15,7 +15,7 @@ from deceptron.core import (
 from deceptron.geometry import jcp, rjcp, trust
 from deceptron.maps import Deceptron, load, save
 from deceptron.solve import methods, solve, solve_file
-from deceptron.train import train
+from deceptron.train import recalibrate, train
 
 __version__ = "0.2.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "maps",
     "methods",
     "problems",
+    "recalibrate",
     "rjcp",
     "save",
     "simulators",

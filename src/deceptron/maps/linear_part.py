@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
+from deceptron.core.bases import leading
 from deceptron.core.checks import check_count, check_rows
 from deceptron.maps.network import Network, check_shape, register
 
@@ -23,6 +24,8 @@ from deceptron.maps.network import Network, check_shape, register
 _JITTER = 1e-7
 # Of the RMS noise, where a component has none.
 _LEAST_SHARE = 1e-3
+# Components up to which the whole covariance is decomposed.
+_LARGEST_DENSE = 2048
 
 
 class LinearPart(Network):
@@ -97,8 +100,11 @@ class LowRank(LinearPart):
         weight = torch.ones_like(noise) if exact else noise / noise.square().mean().sqrt()
         mean_in, mean_out = a.mean(0), b.mean(0)
         a, b = (a - mean_in) / weight, b - mean_out
-        variance, basis = torch.linalg.eigh(a.T @ a / len(a))
-        variance, basis = variance[-rank:].flip(0).clamp_min(0), basis[:, -rank:].flip(1)
+        if a.shape[1] <= _LARGEST_DENSE:
+            variance, basis = torch.linalg.eigh(a.T @ a / len(a))
+            variance, basis = variance[-rank:].flip(0).clamp_min(0), basis[:, -rank:].flip(1)
+        else:
+            variance, basis = leading(a / len(a) ** 0.5, rank)
         level = noise.square().mean() if not exact else variance[0] * _JITTER
         part = cls(x.shape[1:], y.shape[1:], rank).to(dtype=x.dtype, device=x.device)
         part.mean_in.copy_(mean_in)
