@@ -110,8 +110,9 @@ class Resampled(Network):
             return self if bind is None else self._with(bind(level))
         axes = grid_axes(self.in_shape)
         gain = noise_gain(self.in_layout, self.in_shape[-axes:], self.inner.in_shape[-axes:])
-        units = float(self.scale.square().mean().sqrt() / self.inner_scale.square().mean().sqrt())
-        return self._with(bind(level * gain * units))
+        # The same noise at every sensor has this level in the units of either grid.
+        here, inside = (float(s.pow(-2).mean().sqrt()) for s in (self.scale, self.inner_scale))
+        return self._with(bind(level * gain * inside / here))
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
