@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deceptron.geometry import jcp, rjcp, trust
     from deceptron.maps import Deceptron, load, save
     from deceptron.solve import methods, solve, solve_file
-    from deceptron.train import train
+    from deceptron.train import recalibrate, train
 
 __version__ = "0.2.0"
 
@@ -50,6 +50,7 @@ __all__ = [
     "maps",
     "methods",
     "problems",
+    "recalibrate",
     "rjcp",
     "save",
     "simulators",
@@ -75,7 +76,7 @@ _ROOMS = {
     "geometry": ("jcp", "rjcp", "trust"),
     "maps": ("Deceptron", "load", "save"),
     "solve": ("methods", "solve", "solve_file"),
-    "train": ("train",),
+    "train": ("recalibrate", "train"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = ("core", "geometry", "maps", "problems", "simulators")

@@ -8,7 +8,6 @@ from deceptron.core.bases import (
     EigenBasis,
     GridBasis,
     as_kinds,
-    diagonal,
 )
 
 KINDS = ("sine", "cosine", "fourier", "none")
@@ -113,12 +112,12 @@ def test_a_diagonal_gaussian_is_its_dense_covariance(kind):
     assert prior.apply(v.float()).dtype == torch.float32
 
 
-def test_diagonals_of_large_covariances_are_made_in_pieces():
+def test_the_diagonal_of_a_covariance_needs_no_dense_matrix():
     basis = GridBasis((30, 20), ("sine", "fourier"))
     spectra = torch.rand(2, 600, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     waves = dense(basis, 600)
     expected = torch.stack([(waves.T @ s.diag() @ waves).diagonal() for s in spectra])
-    torch.testing.assert_close(diagonal(basis, spectra), expected)
+    torch.testing.assert_close(basis.diagonal(spectra), expected)
 
 
 @pytest.mark.parametrize("length", [16, 21])

@@ -21,6 +21,8 @@ SHORTEST_AXIS = 8
 # Nothing in a spectrum counts as smaller than this share of its largest entry.
 FLOOR = 1e-9
 WAVES = ("sine", "cosine", "fourier")
+# Directions beyond those asked for that make a randomised range finder sure of them.
+OVERSAMPLING = 32
 
 
 class Basis(Protocol):
@@ -32,6 +34,10 @@ class Basis(Protocol):
 
     def back(self, c: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
         """Rows of coefficients."""
+        ...
+
+    def diagonal(self, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        """Diagonals of the covariances that have these variances in the basis."""
         ...
 
 
@@ -87,12 +93,17 @@ class GridBasis:
         """Rows of coefficients."""
         return self._turn(c, 0)
 
-    def _turn(self, v: Tensor, contracted: int) -> Tensor:
+    def diagonal(self, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        """Diagonals of the covariances that have these variances: sums over squares of waves."""
+        return self._turn(spectra, 0, squared=True)
+
+    def _turn(self, v: Tensor, contracted: int, *, squared: bool = False) -> Tensor:
         turned = v.double().reshape(-1, *self.shape)
         # Contracting the first axis each time puts the new one last: after all of them they are
         # in order again.
         for kind, length in zip(self.kinds, self.shape, strict=True):
             waves = _waves(kind, length)[0].to(turned)
+            waves = waves.square() if squared else waves
             turned = torch.tensordot(turned, waves, dims=([1], [contracted]))
         return turned.reshape(v.shape)
 
@@ -121,6 +132,10 @@ class EigenBasis:
         """Rows of coefficients."""
         return c.double() @ self._complete.to(c.device).T
 
+    def diagonal(self, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        """Diagonals of the covariances that have these variances."""
+        return spectra.double() @ self._complete.to(spectra.device).square().T
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
@@ -145,22 +160,25 @@ class DiagonalGaussian:
     @cached_property
     def variance(self) -> Float[Tensor, "*x"]:
         """Diagonal of C."""
-        return diagonal(self.basis, self.spectrum[None])[0].reshape(self.mean.shape)
+        return self.basis.diagonal(self.spectrum[None])[0].reshape(self.mean.shape)
 
     def _power(self, v: Tensor, power: float) -> Tensor:
         c = self.basis.forward(v.reshape(len(v), -1)) * self.spectrum.to(v.device) ** power
         return self.basis.back(c).reshape(v.shape).to(v.dtype)
 
 
-def diagonal(basis: Basis, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
-    """Diagonals of the covariances that are diagonal in the basis."""
-    n = spectra.shape[1]
-    found = torch.zeros_like(spectra)
-    for rows in torch.arange(n).split(512):
-        unit = torch.zeros(len(rows), n, dtype=torch.float64)
-        unit[torch.arange(len(rows)), rows] = 1.0
-        found[:, rows] = spectra @ basis.forward(unit).square().T
-    return found
+def leading(
+    rows: Float[Tensor, "N n"], rank: int
+) -> tuple[Float[Tensor, " r"], Float[Tensor, "n r"]]:
+    """The largest eigenvalues of ``rows' rows`` and their vectors, without forming it.
+
+    By a randomised range finder with two power iterations, seeded: the same rows give the same.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        width = min(rank + OVERSAMPLING, *rows.shape)
+        _, values, vectors = torch.svd_lowrank(rows, q=width, niter=2)
+    return values[:rank].square(), vectors[:, :rank].contiguous()
 
 
 _KEPT: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis, diagonal
+from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis
 
 # Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
 BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
@@ -131,7 +131,7 @@ class Corrections:
     @cached_property
     def spread(self) -> Float[Tensor, "M n"]:
         """Standard deviation of each component under every member, of size one."""
-        rows = [diagonal(m.basis, m.spectrum[None])[0].sqrt() for m in self.members]
+        rows = [m.basis.diagonal(m.spectrum[None])[0].sqrt() for m in self.members]
         return self.scale * torch.stack(rows)
 
     def strengths(self, precision: Float[Tensor, " B"]) -> Float[Tensor, "S B"]:

@@ -21,10 +21,11 @@ from torch import Tensor
 from deceptron.core import ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.differentiate import jvp
+from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
 from deceptron.geometry.jcp import draw_probes
 
-# Rows that go through the maps at a time: dual numbers hold a few copies of every activation.
+# Columns of a Jacobian that are made at a time.
 CHUNK = 256
 
 
@@ -91,7 +92,8 @@ def gain_errors(
         noise = normalised_noise(pair, noise_std, y_shape).to(x)
         xi, eta = _draw(x, prior, noise, probes, generator, common=common)
         points = x.repeat_interleave(probes, dim=0)
-        parts = zip(*(t.split(CHUNK) for t in (points, xi, eta)), strict=True)
+        most = rows_at_a_time(xi, eta)
+        parts = zip(*(t.split(most) for t in (points, xi, eta)), strict=True)
         errors = [some - _gain(pair, f, rows, some, white) for rows, some, white in parts]
     return torch.cat(errors).reshape(len(x), probes, *x.shape[1:])
 

@@ -25,8 +25,9 @@ from torch import Generator, Tensor
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.calibration import calibration_of
 from deceptron.core.checks import check_count, check_range, check_rows
+from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
-from deceptron.geometry.noise_aware import CHUNK, Covariance, gain_errors, normalised_noise
+from deceptron.geometry.noise_aware import Covariance, gain_errors, normalised_noise
 from deceptron.geometry.trust import into_box
 
 LEVEL = 0.9
@@ -83,7 +84,7 @@ class Posterior:
         level = torch.hypot(noise, noise.new_tensor(calibration_of(pair).surrogate_error))
         answers, misfits = [], []
         with torch.no_grad():
-            for rows in y.split(CHUNK):
+            for rows in y.split(rows_at_a_time(y)):
                 target = scaler.normalise(rows).to(y)
                 x = into_box(pair.g(target), getattr(pair, "bounds", None))
                 residual = (pair.f(x) - target) / level

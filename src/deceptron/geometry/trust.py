@@ -20,9 +20,8 @@ from torch import Tensor
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.calibration import TrustLimits, calibration_of
 from deceptron.core.checks import check_rows
+from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
-
-CHUNK = 256
 
 
 def trust(pair: Pair, y: Float[Tensor, "B *y"]) -> Trust:
@@ -68,7 +67,7 @@ def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor,
     bounds: Bounds | None = getattr(pair, "bounds", None)
     parts: dict[str, list[Tensor]] = {name: [] for name in SIGNS}
     with torch.no_grad():
-        for rows in y.split(CHUNK):
+        for rows in y.split(rows_at_a_time(y)):
             target = rows if scaler is None else scaler.normalise(rows).to(rows)
             x = into_box(pair.g(target), bounds)
             back = pair.f(x)

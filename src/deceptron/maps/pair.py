@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError, html
 from deceptron.core.calibration import Calibration
+from deceptron.maps.layouts import regridded
 from deceptron.maps.network import check_shape
+from deceptron.maps.regrid import regrid
 
 
 class Deceptron(nn.Module):
@@ -137,6 +139,38 @@ class Deceptron(nn.Module):
             calibration=self.calibration,
             provenance=self.provenance,
         )
+
+    def at_grid(
+        self,
+        grid: int | Sequence[int],
+        *,
+        latents: str | None = None,
+        observations: str | None = None,
+    ) -> Deceptron:
+        """This pair at work on another grid, its weights shared and untrained::
+
+            problem = dc.problems.get("darcy-2d", grid=128)
+            pair = dc.recalibrate(dc.load("darcy-2d").at_grid(128), problem)
+            solution = dc.solve(pair, y, forward=problem)
+
+        Its maps are asked on their own grid: fields are restricted to it and answers prolonged from
+        it, by waves that respect the boundary where they are known (exact for fields that the
+        coarser grid carries), by polynomials otherwise. What only the finer grid shows is left to
+        the solver with ``forward=``. Error bars, trust and corrections are of the old grid and do
+        not come along: ``dc.recalibrate`` finds them from a few hundred simulations. The noise
+        does, as the standard deviation of a sensor.
+
+        Args:
+            grid: points of each axis of x, or one number for each axis.
+            latents: where the points of x lie, a key of ``deceptron.maps.LAYOUTS``. Known for the
+                library's problems; else taken from the waves that x was calibrated in, which must
+                be a field ``(channels, *grid)``.
+            observations: the same of y, or ``"fixed"`` where y does not change with the grid. By
+                default y follows if it is on the grid of x.
+        """
+        if self.x_shape is not None and regridded(self.x_shape, grid) == self.x_shape:
+            return self
+        return Deceptron(**regrid(self, grid, latents, observations)).train(self.training)
 
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core.bases import leading
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.errors import ConfigError
 from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
@@ -21,6 +22,9 @@ from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
 # Directions the family never takes keep this share of the mean variance: the covariance stays
 # invertible, and a solver may still leave the span of the samples a little.
 FLOOR = 1e-6
+# Components beyond which principal directions are found at random: at 16384 the full decomposition
+# of the samples takes minutes and gigabytes.
+LARGEST_DENSE = 2048
 
 
 class Prior(ABC):
@@ -101,21 +105,19 @@ class LowRankPrior(Prior):
         centred = (rows - mean) / (count - 1) ** 0.5
         rank = min(rank, n, count - 1)
         total = centred.square().sum()
-        if min(n, count) <= 2048:
+        if n <= LARGEST_DENSE:
             _, values, vectors = torch.linalg.svd(centred, full_matrices=False)
-            vectors, values = vectors[:rank].T, values[:rank]
+            variances, vectors = values[:rank].square(), vectors[:rank].T.contiguous()
         else:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                _, values, vectors = torch.svd_lowrank(centred, q=rank, niter=4)
-        rest = float(total - values.square().sum()) / max(n - rank, 1)
+            variances, vectors = leading(centred, rank)
+        rest = float(total - variances.sum()) / max(n - rank, 1)
         floor = max(rest, FLOOR * float(total) / n)
         if floor <= 0:
             raise ConfigError("samples must differ from each other; all rows are equal")
         return cls(
             mean.reshape(samples.shape[1:]),
-            vectors.contiguous(),
-            values.square().clamp_min(floor),
+            vectors,
+            variances.clamp_min(floor),
             floor,
         )
 

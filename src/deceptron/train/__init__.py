@@ -1,7 +1,7 @@
 """Learn a pair in three stages: forward surrogate, reverse map, local geometry."""
 
 from deceptron.train.api import train
-from deceptron.train.calibration import calibrate
+from deceptron.train.calibration import calibrate, recalibrate
 from deceptron.train.loop import TrainingDiverged
 from deceptron.train.presets import PRESETS, recipe
 from deceptron.train.recipe import Build, Recipe, Stage, Weights
@@ -14,6 +14,7 @@ __all__ = [
     "TrainingDiverged",
     "Weights",
     "calibrate",
+    "recalibrate",
     "recipe",
     "train",
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian
-from deceptron.core.corrections import Corrections, tabulated
-from deceptron.core.differentiate import jvp
-from deceptron.core.errors import ConfigError
+from deceptron.core.calibration import Calibration
+from deceptron.core.checks import check_count
+from deceptron.core.corrections import Corrections
+from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
 from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
@@ -21,6 +25,7 @@ from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE
 from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
+from deceptron.train.tables import with_tables
 
 # Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
 # The draws are those that a solution's bars are made of.
@@ -28,15 +33,33 @@ ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 # Where the simulator is asked to solve, fewer rows must do.
 SOLVED_ROWS, BATCH = 96, 48
-# Jacobians that the tables of corrections average over, each as many products as there are
-# unknowns, and the most unknowns for which they are formed.
-POINTS, MOST_UNKNOWNS, CHUNK = 2, 2048, 256
+# On finer grids fewer rows, so that calibrating stays a share of training, which sees a bounded
+# number of grid points: at most so many of them, at least so many rows. Counted, not timed: the
+# same seed gives the same pair.
+CALIBRATED_POINTS, SOLVED_POINTS, FEWEST_ROWS = 2**19, 2**18, 64
+MOST_UNKNOWNS = 2**16
+# Latents that a family is known by where nothing was trained.
+FAMILY_ROWS = 1024
 # Powers of the family's covariance: vectors of up to so many components, this many directions.
 LARGEST_VECTOR, KEPT = 1024, 128
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
 # Rows whose corrections can be calibrated against.
 FEWEST = 16
+
+
+# Hears what is being done and which share of it is.
+Told: TypeAlias = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Latents of the family, observations like those of training, and rows to calibrate on."""
+
+    family: Float[Tensor, "N *x"]
+    observed: Float[Tensor, "M *y"]
+    x: Float[Tensor, "B *x"]
+    y: Float[Tensor, "B *y"]
 
 
 def calibrate(
@@ -46,6 +69,7 @@ def calibrate(
     *,
     rows: int = ROWS,
     correction_limit: int = MOST_UNKNOWNS,
+    told: Told = lambda what, share: None,
 ) -> Deceptron:
     """Fit ``pair.calibration`` on the first rows of ``data.val``, with fresh noise.
 
@@ -54,22 +78,74 @@ def calibrate(
     like the training data are best guessed. Beyond ``correction_limit`` unknowns corrections are
     left out. The same pair comes back.
     """
-    noise_std = problem.noise_std
-    if not bool((torch.as_tensor(noise_std) > 0).all()):
-        raise ConfigError(f"calibrate(problem=...) must have noise_std > 0; got {noise_std}")
+    _check_noise(problem)
     like = pair.scaler.scale
-    x, clean = (part[:rows].to(like) for part in (data.val.x, data.val.y))
-    y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
+    most = _within(rows, CALIBRATED_POINTS, data.val.x)
+    x, clean = (part[:most].to(like) for part in (data.val.x, data.val.y))
     if len(x) < 2:
         raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
-    family = data.train.x.to(like)
+    y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
+    known = _Rows(data.train.x.to(like), data.train.y.to(like), x, y)
+    return _calibrated(pair, problem, known, correction_limit, told)
+
+
+def recalibrate(
+    pair: Deceptron,
+    problem: Problem,
+    *,
+    simulations: int = 200,
+    seed: int = 7,
+    told: Told = lambda what, share: None,
+) -> Deceptron:
+    """``pair`` with its trust, error bars and corrections found anew on ``problem``, no training.
+
+    For a pair that meets another grid (``pair.at_grid``), another noise or another family than it
+    was trained on. ``simulations`` latents are drawn and simulated; corrections cost about as many
+    products with the Jacobian again. The weights are shared with the pair that was given, which
+    stays as it is. The surrogate's error is measured as well, so ``verdict`` is about the new
+    problem.
+    """
+    _check_noise(problem)
+    if not problem.has_simulator:
+        raise ConfigError(
+            f"recalibrate(problem=...) must have a simulator; {problem.name} has none"
+        )
+    for side in ("x_shape", "y_shape"):
+        wanted, known_shape = getattr(problem, side), getattr(pair, side)
+        if known_shape != wanted:
+            raise ShapeError(
+                f"recalibrate(problem=...) must have the shapes of the pair, {side} {known_shape}; "
+                f"got {wanted}: pair.at_grid(...) brings a pair to another grid"
+            )
+    check_count("simulations", simulations, low=2)
+    told("simulations", 0.0)
+    like = pair.scaler.scale
+    draw = stream(seed, "recalibration")
+    family = problem.sample(FAMILY_ROWS, generator=draw).to(like)
+    x = problem.sample(simulations, generator=draw).to(like)
+    with torch.no_grad():
+        clean = torch.cat([problem.simulate(rows) for rows in x.split(64)])
+        fitted = torch.cat([pair.f(rows) for rows in x.split(64)])
+    missed = fitted - pair.scaler.normalise(clean)
+    y = problem.add_noise(clean, generator=stream(seed, "calibration-noise"))
+    pair = copy.copy(pair)
+    error = float(missed.square().mean().sqrt())
+    pair.calibration = Calibration(noise_std=problem.noise_std, surrogate_error=error)
+    return _calibrated(pair, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
+
+
+def _calibrated(
+    pair: Deceptron, problem: Problem, rows: _Rows, correction_limit: int, told: Told
+) -> Deceptron:
+    told("error bars", 0.0)
+    x, y, family = rows.x, rows.y, rows.family
     corrections = Corrections.of(family, largest=LARGEST_VECTOR, kept=KEPT)
     pair.calibration = replace(
         pair.calibration,
-        noise_std=noise_std,
+        noise_std=problem.noise_std,
         start=better_start(pair, x, y),
         family=gaussian_of(family, corrections.eigen or corrections.grid),
-        observations=observations_of(pair.scaler.normalise(data.train.y.to(like))),
+        observations=observations_of(pair.scaler.normalise(rows.observed)),
         trust=fit_trust(pair, y),
         rows=len(x),
     )
@@ -78,12 +154,27 @@ def calibrate(
     if n > correction_limit or not corrections.members:
         return pair
     if n > DENSE:
-        corrections = with_tables(corrections, pair, problem, x)
+        corrections = with_tables(
+            corrections, pair, problem, x, told=lambda share: told("tables", share)
+        )
     pair.calibration = replace(pair.calibration, corrections=corrections)
     if problem.differentiable:  # an external simulator is not called unasked
-        few = slice(None, SOLVED_ROWS)
+        told("corrections", 0.0)
+        few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
         _fit_corrected(pair, problem, x[few], y[few])
     return pair
+
+
+def _check_noise(problem: Problem) -> None:
+    if not bool((torch.as_tensor(problem.noise_std) > 0).all()):
+        raise ConfigError(
+            f"calibrate(problem=...) must have noise_std > 0; got {problem.noise_std}"
+        )
+
+
+def _within(rows: int, points: int, x: Float[Tensor, "B *x"]) -> int:
+    """So many rows, fewer where they hold more grid points than this."""
+    return min(rows, max(FEWEST_ROWS, points // x[0].numel()))
 
 
 def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
@@ -111,32 +202,6 @@ def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
     """What sensors show, normalised units: of a vector its own principal directions, else waves."""
     found = Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT)
     return gaussian_of(y, found.eigen or found.grid)
-
-
-def with_tables(
-    corrections: Corrections, pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]
-) -> Corrections:
-    """With log-determinants and variances at validation points, by the simulator's Jacobian where
-    it has one and by the surrogate's where it has not.
-    """
-    y_shape = tuple(pair.f(x[:1]).shape[1:])
-    noise = pair.scaler.noise(problem.noise_std, y_shape).double().flatten()
-    simulate = problem.unchecked().simulate if problem.differentiable else None
-
-    def forward(rows: Tensor) -> Tensor:
-        return pair.f(rows) if simulate is None else pair.scaler.normalise(simulate(rows)).to(rows)
-
-    points = []
-    with torch.no_grad():
-        for row in x[:POINTS].split(1):
-            columns = []
-            for unit in torch.eye(row.numel()).to(row).split(CHUNK):
-                tangents = unit.reshape(-1, *row.shape[1:])
-                point = row.expand(len(unit), *row.shape[1:]).contiguous()
-                columns.append(jvp(forward, point, tangents)[1].flatten(1).double())
-            points.append((torch.cat(columns).T / noise[:, None]).cpu())
-    determinants, variances = tabulated(corrections, points)
-    return replace(corrections, log_determinants=determinants, log_variances=variances)
 
 
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:

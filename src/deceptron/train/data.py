@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from deceptron.core.checks import check_rows
 from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
+from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.scaler import Scaler
 from deceptron.problems import Dataset, Problem
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
-
-CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +121,7 @@ def check_maps(data: TrainingData, f: nn.Module, g: nn.Module) -> None:
 def mapped(module: nn.Module, rows: Tensor) -> Tensor:
     """The module on all rows, in chunks and without a graph."""
     with torch.no_grad():
-        return torch.cat([module(chunk) for chunk in rows.split(CHUNK)])
+        return torch.cat([module(chunk) for chunk in rows.split(rows_at_a_time(rows))])
 
 
 def _check_finite(problem: Problem, name: str, values: Tensor) -> None:

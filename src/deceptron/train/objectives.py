@@ -13,10 +13,11 @@ from torch.nn.functional import mse_loss
 
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import ConfigError
+from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
 from deceptron.geometry import draw_probes
 from deceptron.maps import MLP
-from deceptron.train.data import CHUNK, TrainingData, mapped
+from deceptron.train.data import TrainingData, mapped
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
 from deceptron.train.team import Team
@@ -217,7 +218,8 @@ class Probes:
         """J_f xi of ``probe_bank`` probes for every training row, once."""
         x, count = self._data.train.x, self._recipe.probe_bank
         xi = self._law(x, count, stream(self._data.seed, "bank"))
-        parts = zip(x.split(CHUNK), xi.split(CHUNK), strict=True)
+        most = rows_at_a_time(x)
+        parts = zip(x.split(most), xi.split(most), strict=True)
         with torch.no_grad():
             self._bank = xi, torch.cat([_pushed(self._f, rows, some) for rows, some in parts])
 

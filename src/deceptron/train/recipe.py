@@ -129,8 +129,7 @@ class Recipe:
         train_rows, val_rows: use only the first rows of the training and validation sets.
         wiener_limit: most entries of the dense ridge estimate that a pair carries; beyond it the
             linear part that g starts from takes its place, if there is one.
-        correction_limit: most unknowns for which plausible corrections are calibrated: twice as
-            many products with the Jacobian, and some decompositions of that size.
+        correction_limit: most unknowns for which plausible corrections are calibrated.
     """
 
     name: str
@@ -159,7 +158,7 @@ class Recipe:
     train_rows: int | None = None
     val_rows: int | None = None
     wiener_limit: int = 2**19
-    correction_limit: int = 2048
+    correction_limit: int = 2**16
 
     def __post_init__(self) -> None:
         if not callable(self.build):

@@ -31,7 +31,7 @@ from deceptron.train.recipe import Recipe, Stage
 from deceptron.train.settings import Config
 from deceptron.train.streams import stream
 from deceptron.train.team import Team
-from deceptron.train.watch import Watcher, watchers
+from deceptron.train.watch import Watcher, calibrating, is_shown, watchers
 
 RESULT = "pair.safetensors"
 _States = dict[str, StageState | None]
@@ -100,7 +100,8 @@ class Training:
                 results[name] = state
                 module = f if name == "forward" else g
                 module.load_state_dict(state.best)
-        return self._team.share(lambda: self._pairs(names, data, f, g, results))
+        shown = self._team.leads and is_shown(progress)
+        return self._team.share(lambda: self._pairs(names, data, f, g, results, shown=shown))
 
     def _so_far(
         self, names: tuple[str, ...], plan: tuple[str, ...]
@@ -235,6 +236,8 @@ class Training:
         f: nn.Module,
         g: nn.Module,
         results: dict[str, StageState],
+        *,
+        shown: bool,
     ) -> Deceptron:
         wiener = self._wiener(data, g)
         # Backwards, so that g ends with the weights of the pair that is returned.
@@ -252,7 +255,7 @@ class Training:
                 calibration=self._known(results["forward"], data),
                 provenance=self._provenance(name, results),
             ).to(self._device)
-            self._calibrate(pair.eval(), data)
+            self._calibrate(pair.eval(), data, shown=shown)
             if self._folder is not None:
                 save(pair, self._folder.file(_result_name(name, names[0])))
         for parameter in self._trainable:
@@ -269,7 +272,7 @@ class Training:
             task = max(task - noise, LEAST_ERROR * noise)
         return Calibration(noise_std=noise_std if known else None, surrogate_error=task**0.5)
 
-    def _calibrate(self, pair: Deceptron, data: TrainingData) -> None:
+    def _calibrate(self, pair: Deceptron, data: TrainingData, *, shown: bool) -> None:
         """Error bars, trust and corrections; whatever they meet must not cost the training.
 
         They take maps and simulator, which may be the user's, to points where nobody has been.
@@ -278,7 +281,8 @@ class Training:
             return
         try:
             limit = self._recipe.correction_limit
-            calibrate(pair, self._problem, data.dataset, correction_limit=limit)
+            with calibrating(shown) as told:
+                calibrate(pair, self._problem, data.dataset, correction_limit=limit, told=told)
         except Exception as error:
             known = pair.calibration
             missing = "trust" if known.trust is None else "calibrated error bars"

@@ -19,6 +19,8 @@ PURPOSES = (
     "probe-noise",
     "calibration-noise",
     "noise-levels",
+    "sketch",
+    "recalibration",
 )
 
 

@@ -67,6 +67,21 @@ def _shown(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
         yield show
 
 
+@contextmanager
+def calibrating(shown: bool) -> Iterator[Callable[[str, float], None]]:
+    """A function that hears what is being calibrated and which share of it is done."""
+    if not shown:
+        yield lambda what, share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("calibrating {task.description}"), BarColumn(20), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
 class TimeLeft:
     """Seconds to the end: each stage at its own pace, those to come at that of the last one."""
 
