@@ -59,13 +59,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
-    arguments = sys.argv[1:]
     try:
-        if "--simulator" in arguments:
-            from deceptron.user_code import default_simulator
-
-            arguments = default_simulator(arguments)
-        app(arguments)
+        app(_default_simulator(sys.argv[1:]))
     except Exception as error:
         from deceptron.core.errors import DeceptronError
 
@@ -73,3 +68,13 @@ def main() -> None:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _default_simulator(arguments: list[str]) -> list[str]:
+    """``--simulator`` alone means the problem's own."""
+    filled = []
+    for k, word in enumerate(arguments):
+        filled.append(word)
+        if word == "--simulator" and ".py:" not in "".join(arguments[k + 1 : k + 2]):
+            filled.append("own")
+    return filled

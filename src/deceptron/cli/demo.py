@@ -9,10 +9,13 @@ import typer
 
 from deceptron.cli.printing import say, table
 
+DEMO_PROBLEMS = ("heat-1d", "darcy-2d", "navier-stokes-2d")
+
 
 def demo(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Problems to show.  [default: three of them]")
+        list[str] | None,
+        typer.Argument(help=f"Problems to show.  [default: {' '.join(DEMO_PROBLEMS)}]"),
     ] = None,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture to draw.")] = Path(
@@ -24,7 +27,7 @@ def demo(
     """Solve fresh instances of some problems with the models that ship, and draw the results."""
     from deceptron.report import Example, draw_reconstructions
     from deceptron.report.drawing import check_picture_path
-    from deceptron.study import DEMO_PROBLEMS, run_demo
+    from deceptron.study import run_demo
 
     check_picture_path(output)
     examples = []

@@ -16,7 +16,8 @@ def study(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="quick (small samples), full (an hour), guarded, or a TOML file (docs/research/study.md).",
+            help="quick (small samples), full (an hour), guarded, or a TOML file "
+            "(docs/research/study.md).",
             show_default=False,
         ),
     ] = None,
