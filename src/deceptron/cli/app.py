@@ -60,7 +60,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
     try:
-        app(_default_simulator(sys.argv[1:]))
+        app(_default_simulator(sys.argv[1:]), prog_name="deceptron")
     except Exception as error:
         from deceptron.core.errors import DeceptronError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-ENGINE = "Who does the work: local (processes of this machine) or ray; docs/howto/large.md."
+ENGINE = "Who does the work: local (processes of this machine) or ray."
 ADDRESS = "Of a Ray cluster that runs already."
 
 

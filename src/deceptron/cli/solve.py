@@ -27,9 +27,7 @@ def solve(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
     ],
-    method: Annotated[
-        str, typer.Option(help="Which solver; docs/howto/methods.md lists them.")
-    ] = "guarded",
+    method: Annotated[str, typer.Option(help="Which solver; the guide lists them.")] = "guarded",
     noise_std: Annotated[
         float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
     ] = None,

@@ -16,8 +16,7 @@ def study(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="quick (small samples), full (an hour), guarded, or a TOML file "
-            "(docs/research/study.md).",
+            help="quick (small samples), full (an hour), guarded, or a TOML file.",
             show_default=False,
         ),
     ] = None,

@@ -87,6 +87,9 @@ def dense_jacobian(function: RowMap, x: Tensor) -> Tensor:
 
     Rows are repeated for as many columns as are worked on together.
     """
+    if torch.is_inference_mode_enabled() or x.is_inference():
+        with torch.inference_mode(False), torch.no_grad():
+            return dense_jacobian(function, x.clone())
     if len(x) > _TOGETHER:
         return torch.cat([dense_jacobian(function, rows) for rows in x.split(_TOGETHER)])
     rows, n = x.shape[0], x[0].numel()
