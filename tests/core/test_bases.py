@@ -8,6 +8,7 @@ from deceptron.core.bases import (
     EigenBasis,
     GridBasis,
     as_kinds,
+    leading,
 )
 
 KINDS = ("sine", "cosine", "fourier", "none")
@@ -141,3 +142,15 @@ def test_kinds_from_a_file_are_checked():
     assert as_kinds(["sine", "none"]) == ("sine", "none")
     with pytest.raises(ValueError, match="kinds of waves must be among"):
         as_kinds(["sine", "square"])
+
+
+def test_leading_directions_are_those_of_the_dense_covariance():
+    spectrum = torch.logspace(0, -20, 300, dtype=torch.float64)
+    rows = normal(200, 300) * spectrum.sqrt()
+    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    found, directions = leading(rows, 12)
+    torch.testing.assert_close(found, values.flip(0)[:12], rtol=1e-3, atol=0)
+    overlap = (directions.T @ vectors.flip(1)[:, :12]).abs().diagonal()
+    torch.testing.assert_close(overlap, torch.ones_like(overlap), rtol=1e-2, atol=0)
+    again = leading(rows, 12)[1]
+    assert torch.equal(again, directions)

@@ -107,3 +107,16 @@ def test_the_inverse_of_a_small_floor_survives_single_precision() -> None:
     single = prior.solve(v)
     assert single.dtype == torch.float32
     assert float((single - exact).norm() / exact.norm()) < 1e-6
+
+
+def test_on_a_fine_grid_the_prior_needs_no_full_decomposition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = dc.problems.get("darcy-2d", grid=16).sample(
+        400, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    dense = LowRankPrior.estimate(samples, rank=32)
+    monkeypatch.setattr("deceptron.problems.prior.LARGEST_DENSE", 1)
+    quick = LowRankPrior.estimate(samples, rank=32)
+    torch.testing.assert_close(quick.variance, dense.variance, rtol=1e-3, atol=0)
+    torch.testing.assert_close(quick.apply(samples), dense.apply(samples), rtol=1e-2, atol=1e-4)

@@ -1,5 +1,8 @@
 """A pair on another grid: its trust, bars and corrections found anew, without training."""
 
+import sys
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -15,10 +18,16 @@ def recalibrated():
     assert GRID**2 > tables.LARGEST_DENSE
     problem = dc.problems.get("advection-diffusion-2d", grid=GRID)
     told = []
+
+    @contextmanager
+    def listening(shown):
+        assert shown
+        yield lambda what, share: told.append((what, share))
+
     before = dc.load(problem.name).at_grid(GRID)
-    after = dc.recalibrate(
-        before, problem, simulations=80, told=lambda what, share: told.append((what, share))
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["deceptron.train.calibration"], "calibrating", listening)
+        after = dc.recalibrate(before, problem, simulations=80, progress=True)
     return problem, before, after, told
 
 

@@ -102,7 +102,8 @@ class LowRankPrior(Prior):
         rows = samples.to(torch.float64).flatten(1)
         count, n = rows.shape
         mean = rows.mean(0)
-        centred = (rows - mean) / (count - 1) ** 0.5
+        centred = rows - mean
+        centred /= (count - 1) ** 0.5
         rank = min(rank, n, count - 1)
         total = centred.square().sum()
         if n <= LARGEST_DENSE:

@@ -26,6 +26,7 @@ from deceptron.solve.descents.correction import CORRECTION, DENSE
 from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
 from deceptron.train.tables import with_tables
+from deceptron.train.watch import calibrating, is_shown
 
 # Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
 # The draws are those that a solution's bars are made of.
@@ -95,7 +96,7 @@ def recalibrate(
     *,
     simulations: int = 200,
     seed: int = 7,
-    told: Told = lambda what, share: None,
+    progress: bool | None = None,
 ) -> Deceptron:
     """``pair`` with its trust, error bars and corrections found anew on ``problem``, no training.
 
@@ -103,7 +104,7 @@ def recalibrate(
     was trained on. ``simulations`` latents are drawn and simulated; corrections cost about as many
     products with the Jacobian again. The weights are shared with the pair that was given, which
     stays as it is. The surrogate's error is measured as well, so ``verdict`` is about the new
-    problem.
+    problem. ``progress`` shows a bar on standard error, by default on a terminal.
     """
     _check_noise(problem)
     if not problem.has_simulator:
@@ -118,6 +119,13 @@ def recalibrate(
                 f"got {wanted}: pair.at_grid(...) brings a pair to another grid"
             )
     check_count("simulations", simulations, low=2)
+    with calibrating(is_shown(progress)) as told:
+        return _recalibrated(pair, problem, simulations, seed, told)
+
+
+def _recalibrated(
+    pair: Deceptron, problem: Problem, simulations: int, seed: int, told: Told
+) -> Deceptron:
     told("simulations", 0.0)
     like = pair.scaler.scale
     draw = stream(seed, "recalibration")
