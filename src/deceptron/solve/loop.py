@@ -338,16 +338,20 @@ class Loop:
         done = (reason != RUNNING).nonzero().flatten()
         stay = (reason == RUNNING).nonzero().flatten()
         rows = live.row[done]
-        out.x[rows] = self.point.x[done]
-        out.misfit[rows] = self.point.misfit[done]
-        out.residual[rows] = self.point.residual[done]
-        out.first_residual[rows] = live.first_residual[done]
-        out.over_noise[rows] = self.model.objective.at(done).over_noise(self.point.r[done])
-        out.iterations[rows] = live.iterations[done]
-        out.rule[rows] = live.rule[done]
-        out.reason[rows] = reason[done]
-        for kind, totals in out.cost.items():
-            totals[rows] = self.model.tally.counts(kind)[done]
+        point, objective = self.point, self.model.objective
+        for column, values in (
+            (out.x, point.x),
+            (out.misfit, point.misfit),
+            (out.residual, point.residual),
+            (out.first_residual, live.first_residual),
+            (out.iterations, live.iterations),
+            (out.rule, live.rule),
+            (out.reason, reason),
+        ):
+            column.index_copy_(0, rows, values.index_select(0, done))
+        if objective.precision is not None:
+            out.over_noise[rows] = objective.at(done).over_noise(point.r[done])
+        self.model.tally.write(out.cost, rows, done)
         self._note(rows, done)
 
         self.live = live.take(stay)

@@ -48,33 +48,51 @@ class Tally:
     """Running counts of the live rows.
 
     What the whole batch is charged is one integer, added when a row leaves: rows start together,
-    so it is the same for all that are still there. Only unequal charges touch a tensor.
+    so it is the same for all that are still there. Only unequal charges make a tensor.
     """
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self._common = dict.fromkeys(KINDS, 0)
-        self._own = {k: torch.zeros(rows, dtype=torch.int64, device=device) for k in KINDS}
+        self._own: dict[str, Tensor] = {}
+        self._rows, self._device = rows, device
 
     def charge(self, kind: str, amount: int | Tensor, rows: Tensor | None) -> None:
         """Add ``amount`` to the live rows ``rows``, or to all of them."""
-        if rows is not None:
-            self._own[kind][rows] += amount
-        elif isinstance(amount, int):
+        if rows is None and isinstance(amount, int):
             self._common[kind] += amount
-        else:
+            return
+        if kind not in self._own:
+            self._own[kind] = torch.zeros(self._rows, dtype=torch.int64, device=self._device)
+        if rows is None:
             self._own[kind] += amount
+        else:
+            self._own[kind][rows] += amount
 
     def counts(self, kind: str) -> Int[Tensor, " B"]:
         """Totals of the live rows."""
-        return self._own[kind] + self._common[kind]
+        if kind in self._own:
+            return self._own[kind] + self._common[kind]
+        count = self._common[kind]
+        return torch.full((self._rows,), count, dtype=torch.int64, device=self._device)
+
+    def write(self, totals: dict[str, Tensor], rows: Tensor, live: Tensor) -> None:
+        """Put what the live rows at ``live`` were charged where they belong in ``totals``."""
+        for kind, column in totals.items():
+            if kind in self._own:
+                own = self._own[kind].index_select(0, live)
+                column.index_copy_(0, rows, own.add_(self._common[kind]))
+            else:
+                column.index_fill_(0, rows, self._common[kind])
 
     def evaluations(self) -> Int[Tensor, " B"]:
         """All that the live rows asked of a map, counted alike."""
-        return sum((self.counts(kind) for kind in KINDS[:-1]), torch.zeros_like(self._own["f"]))
+        first, *others = (self.counts(kind) for kind in KINDS[:-1])
+        return sum(others, first)
 
     def keep(self, index: Int[Tensor, " k"]) -> None:
         """Only the rows at ``index`` stay."""
-        self._own = {kind: own[index] for kind, own in self._own.items()}
+        self._own = {kind: own.index_select(0, index) for kind, own in self._own.items()}
+        self._rows = len(index)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -19,27 +19,34 @@ class RowData:
 
     def take(self: T, index: Int[Tensor, " k"]) -> T:
         """The rows at ``index``."""
-        return replace(self, **{name: value[index] for name, value in self._tensors()})
+        return self._with({name: rows.index_select(0, index) for name, rows in self._tensors()})
 
     def put(self: T, index: Int[Tensor, " k"], new: T) -> T:
         """A copy in which the rows at ``index`` are those of ``new``."""
-        changed = {}
-        for name, value in self._tensors():
-            changed[name] = value.clone()
-            changed[name][index] = getattr(new, name)
-        return replace(self, **changed)
+        others = vars(new)
+        return self._with(
+            {name: rows.index_copy(0, index, others[name]) for name, rows in self._tensors()}
+        )
 
     def where(self: T, mask: Bool[Tensor, " B"], other: T) -> T:
         """Rows of self where ``mask`` holds, rows of ``other`` elsewhere."""
+        others, columns = vars(other), {1: mask, 2: mask[:, None]}
         chosen = {}
-        for name, value in self._tensors():
-            column = mask.reshape(-1, *(1,) * (value.ndim - 1))
-            chosen[name] = torch.where(column, value, getattr(other, name))
-        return replace(self, **chosen)
+        for name, rows in self._tensors():
+            column = columns.get(rows.ndim)
+            if column is None:
+                column = mask.reshape(-1, *(1,) * (rows.ndim - 1))
+            chosen[name] = torch.where(column, rows, others[name])
+        return self._with(chosen)
+
+    def _with(self: T, changed: dict[str, Tensor]) -> T:
+        # Several of these a pass: dataclasses.replace takes longer than the row surgery itself.
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self), **changed)
+        return copied
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return [(name, value) for name, value in pairs if isinstance(value, Tensor)]
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Tensor)]
 
 
 def joined(parts: Sequence[T]) -> T:
@@ -48,7 +55,7 @@ def joined(parts: Sequence[T]) -> T:
     if len(parts) == 1:
         return first
     names = [name for name, _ in first._tensors()]
-    return replace(first, **{n: torch.cat([getattr(p, n) for p in parts]) for n in names})
+    return first._with({n: torch.cat([vars(p)[n] for p in parts]) for n in names})
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
