@@ -165,11 +165,13 @@ def test_no_panel_is_empty_or_holds_a_sentence(drawn):
 
 
 def test_profiles_have_a_row_for_each_method_and_no_lines_that_cover_each_other(drawn):
-    for axes in drawn[1]["profiles"].axes:
-        names = [label.get_text() for label in axes.get_yticklabels()]
-        assert len(set(names)) == len(names) >= 8
+    panels = drawn[1]["profiles"].axes
+    names = [label.get_text() for label in panels[0].get_yticklabels()]
+    assert len(set(names)) == len(names) >= 8
+    for axes in panels:
         (mesh,) = axes.collections
         assert mesh.get_array().shape[0] == len(names)
+        assert not [line for line in axes.lines if len(set(line.get_ydata())) > 1]
 
 
 def test_no_records_give_a_sentence_each(records, tmp_path):

@@ -21,7 +21,8 @@ def test_the_page_shows_them_by_what_was_declared(written):
     assert PROBLEM in verdict
     assert METHOD in verdict
     assert "RMSE &lt;= 0.05" in page
-    assert "heat-1d" not in page
+    assert "table-claims" not in page
+    assert "heat-1d" not in verdict
     shift = (written.page.parent / "tables" / "shift.md").read_text(encoding="utf-8")
     assert METHOD in shift
     figures = {path.stem for path in (written.page.parent / "figures").glob("*.svg")}

@@ -47,19 +47,27 @@ def own(named_problems: list[str], named_methods: list[str]) -> Own:
     )
 
 
-@lru_cache
 def problem(name: str) -> Problem:
     """The problem of this name, whose prior is then estimated once."""
+    if name in entries.PROBLEMS:
+        return _library(name)
     return _SENT[name] if name in _SENT else problems.get(name)
 
 
 def split(name: str, seed: int, chosen: str, rows: int) -> Split:
     """At least the first ``rows`` instances of a set."""
-    return _split(name, seed, chosen, -(-rows // BLOCK) * BLOCK)
+    one = problem(name)
+    # Two definitions of one name may compare equal.
+    return _split(one, id(one), seed, chosen, -(-rows // BLOCK) * BLOCK)
+
+
+@lru_cache
+def _library(name: str) -> Problem:
+    return problems.get(name)
 
 
 @lru_cache(maxsize=6)
-def _split(name: str, seed: int, chosen: str, rows: int) -> Split:
-    sized: Problem = replace(problem(name), **{f"{chosen}_count": rows})  # type: ignore[arg-type]
+def _split(one: Problem, identity: int, seed: int, chosen: str, rows: int) -> Split:
+    sized: Problem = replace(one, **{f"{chosen}_count": rows})  # type: ignore[arg-type]
     made: Split = getattr(sized.dataset(seed), chosen)
     return made
