@@ -244,7 +244,7 @@ ENTRIES: dict[str, MethodEntry] = {
         dashes=DASHDOT,
         marker="X",
         width=0.7,
-        **{**_PRIOR, **_GUARDED},
+        **{**_PRIOR, **_GUARDED, "operation": _GUARDED["operation"] + ", with the prior"},
     ),
     "gn-cold": MethodEntry(
         _to_the_mode(methods.gauss_newton, **COLD_CG),
@@ -262,7 +262,7 @@ ENTRIES: dict[str, MethodEntry] = {
         _to_the_mode(methods.l_bfgs),
         words="L-BFGS on the true simulator with the prior, from the prior's mean",
         limit=COLD_LBFGS_ITERATIONS,
-        **{**_COLD, **_LBFGS},
+        **{**_COLD, **_LBFGS, "operation": _LBFGS["operation"] + ", with the prior"},
     ),
 }
 METHODS = tuple(ENTRIES)  # the library's own

@@ -41,8 +41,8 @@ def operations(query: Query) -> Table:
         planned = [p for p in query.problems if method in query.planned_methods(p, "standard")]
         found = [query.trials(problem, "standard", method).rows for problem in planned]
         rows = pd.concat([query.records.instances.iloc[:0], *found])
-        words = entry.operation + (", with the prior" if entry.prior else "")
-        lines.append({"method": method, "operation": words, **measured(COLUMNS, rows)})
+        label = {"method": method, "operation": entry.operation}
+        lines.append({**label, **measured(COLUMNS, rows)})
     return Table(
         "operations",
         "Operations per iteration",
