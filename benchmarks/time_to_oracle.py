@@ -20,9 +20,9 @@ from torch import Tensor
 import deceptron as dc
 from benchmarks.common import publish
 from deceptron.solve.loop import Snapshot
+from deceptron.study.entries import PROBLEMS
 from deceptron.study.measure import simulate
-from deceptron.study.methods import solver
-from deceptron.study.names import PROBLEMS
+from deceptron.study.methods import method_entry
 from deceptron.study.solving import FAMILIES
 
 OURS, COLD = "guarded-true", ("gn-cold", "lm-cold", "l-bfgs-cold")
@@ -82,7 +82,7 @@ def measure(name: str, on: str) -> dict[str, object]:
     noise_std = problem.noise_std * problem.noise_factor(FAMILIES[on])
     watches = {}
     for label in (OURS, *COLD):
-        settings = solver(label).settings(problem, noise_std=noise_std, max_iterations=None)
+        settings = method_entry(label).settings(problem, noise_std=noise_std, max_iterations=None)
         dc.solve(pair, y[:1], history=False, **{**settings, "max_iterations": 1})  # warms up
         watches[label] = watch = Watch(problem, pair, y, goal)
         dc.solve(pair, y, history=False, callback=watch, **settings)

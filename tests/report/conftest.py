@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deceptron.report.index import Index
-from deceptron.report.tables import TABLES, Table
+from deceptron.report.query import Query
+from deceptron.report.tables import TABLES, Table, make_tables
 from deceptron.study.records import Records, read
 from tests.study.synthetic import Sizes, write_study
 
@@ -31,11 +31,11 @@ def records(study_folder) -> Records:
 
 
 @pytest.fixture(scope="session")
-def index(records) -> Index:
-    return Index(records)
+def query(records) -> Query:
+    return Query(records)
 
 
 @pytest.fixture(scope="session")
-def tables(index) -> dict[str, Table]:
+def tables(query) -> dict[str, Table]:
     """Every table by the name of the function that makes it."""
-    return {make.__name__: make(index) for make in TABLES}
+    return {make.__name__: table for make, table in zip(TABLES, make_tables(query), strict=True)}

@@ -14,22 +14,23 @@ from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from deceptron.report.drawing import write_figure
-from deceptron.report.figures import style
+from deceptron.report.figures.family import DIPG, PLAIN, Family
 from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.geometry import reproducibility
 from deceptron.report.figures.performance import pooled
 from deceptron.report.figures.sheet import duration, log_scale, plain
-from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.shift import ratio_to_one_shot
-from deceptron.report.figures.style import DIPG, ONE_SHOT, PLAIN, RC, SERIES, WIENER, pick
-from deceptron.report.index import Index
+from deceptron.report.figures.style import RC, Series
+from deceptron.report.query import Query
 from deceptron.report.reconstructions import Example, compact_figure
 from deceptron.report.tables.rjcp import rjcp_predicts
-from deceptron.study.names import METHODS, STEP_SIZE_METHODS
+from deceptron.study.entries import VERMILION
+from deceptron.study.names import STEP_SIZE_METHODS
 from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records
 from tests.report.reading import frame
 
-(GD,) = pick("gd")
+GD, ONE_SHOT, WIENER = (Series(name, name, "black") for name in ("gd", "one-shot", "wiener"))
+AXES = ["set", "model", "seed", "method"]
 
 
 def table(columns, rows):
@@ -66,7 +67,7 @@ def path(method, instance, residuals, seconds=1.0):
 
 
 @pytest.fixture
-def shelf():
+def family():
     """d-ipg solves at step 2 or not at all; one-shot has a residual of 0.2 or 0.5 of d-ipg's first.
 
     gd was only run on the first instance.
@@ -87,45 +88,48 @@ def shelf():
         *path("one-shot", 1, [5]),
         *path("gd", 0, [10, 3]),
     ]
-    return Shelf(Index(made(instances, steps)), "standard")
+    return Family(Query(made(instances, steps)), "standard")
 
 
-def test_costs_are_held_to_the_residual_at_zero(shelf):
-    start = shelf.instances("heat-3d", DIPG)["residual_start"]
-    own = shelf.costs("heat-3d", DIPG, start)
+def test_costs_are_held_to_the_residual_at_zero(family):
+    start = family.trials("heat-3d", DIPG).rows["residual_start"]
+    own = family.trials("heat-3d", DIPG).costs(start)
     assert own["step"].tolist() == [2, np.inf]
     assert own["seconds"].tolist() == [2, np.inf]
     assert own["evaluations"].tolist() == [8, np.inf]
-    direct = shelf.costs("heat-3d", ONE_SHOT, start)
+    direct = family.trials("heat-3d", ONE_SHOT).costs(start)
     assert direct["step"].tolist() == [1, np.inf]
     assert direct["seconds"].tolist() == [0.5, np.inf]
     assert direct["evaluations"].tolist() == [2, np.inf]
-    assert shelf.costs("heat-3d", WIENER, start).empty
+    assert family.trials("heat-3d", WIENER).costs(start).empty
 
 
-def test_profiles_pool_only_instances_that_all_were_run_on(shelf):
-    pool = pooled(shelf, ["heat-3d"])
+def test_profiles_pool_only_instances_that_all_were_run_on(family):
+    pool = pooled(family, ["heat-3d"])
     assert [series.label for series in pool.series] == ["one-shot", "d-ipg", "gd"]
     assert pool.costs["step"].index.tolist() == [("heat-3d", 7, 0)]
     assert pool.costs["step"].iloc[0].to_dict() == {"one-shot": 1, "d-ipg": 2, "gd": 1}
+    assert pool.is_solved()
     assert "the 1 instances that all methods were run on" in pool.note
 
 
-def test_a_method_that_lacks_a_problem_is_left_out_and_named(shelf):
-    records = shelf.index.records
+def test_a_method_that_lacks_a_problem_is_left_out_and_named(family):
+    records = family.query.records
     other = records.instances.query("method != 'gd'").assign(problem="heat-2d")
     everything = pd.concat([records.instances, other], ignore_index=True)
-    both = Shelf(Index(replace(records, instances=everything)), "standard")
+    cells = [*records.study["cells"], *other[["problem", *AXES]].to_dict("records")]
+    study = {"cells": [{**cell, "seed": 7} for cell in cells]}
+    both = Family(Query(replace(records, instances=everything, study=study)), "standard")
     pool = pooled(both, ["heat-3d", "heat-2d"])
     assert "gd" not in {series.label for series in pool.series}
     assert pool.note.endswith("Left out, not run on every problem: gd.")
 
 
-def test_paths_pool_seeds_and_end_in_nan(shelf):
-    paths = shelf.paths("heat-3d", DIPG, "residual")
+def test_paths_pool_seeds_and_end_in_nan(family):
+    paths = family.trials("heat-3d", DIPG).paths("residual")
     np.testing.assert_equal(paths.to_numpy(), [[10, 5, 3, 1], [10, 8, np.nan, np.nan]])
     assert paths.index.tolist() == [(7, 0), (7, 1)]
-    assert shelf.paths("heat-3d", PLAIN, "residual").empty
+    assert family.trials("heat-3d", PLAIN).paths("residual").empty
 
 
 def test_ratio_is_of_means_over_shared_instances():
@@ -135,34 +139,36 @@ def test_ratio_is_of_means_over_shared_instances():
         for method, values in errors.items()
         for k, error in enumerate(values)
     ]
-    found = ratio_to_one_shot(Shelf(Index(made(rows)), "standard"), "heat-3d", GD, "test")
+    found = ratio_to_one_shot(Family(Query(made(rows)), "standard"), "heat-3d", GD, "test")
     assert found.value == pytest.approx(6 / 4)
     # Of the four resamples of two instances the ratios are 2, 1.5 (twice) and 4/3.
     assert (found.low, found.high) == pytest.approx((4 / 3, 2))
-    assert ratio_to_one_shot(Shelf(Index(made(rows)), "standard"), "heat-2d", GD, "test") is None
+    assert ratio_to_one_shot(Family(Query(made(rows)), "standard"), "heat-2d", GD, "test") is None
 
 
 @pytest.mark.parametrize("family", ["standard", "paper"])
-def test_figure_and_table_rank_the_same_rjcp(index, family):
-    table = frame(rjcp_predicts(index)).query("outcome == 'variation of final RMSE'")
+def test_figure_and_table_rank_the_same_rjcp(query, family):
+    table = frame(rjcp_predicts(query)).query("outcome == 'variation of final RMSE'")
     rho = table.set_index("between")["rho"][f"problems x JCP, {family}"]
     with rc_context(rc=RC):
-        axis = reproducibility(Shelf(index, family)).figure.axes[0]
+        axis = reproducibility(Family(query, family)).figure.axes[0]
     assert rf"$\rho = {rho:.2f}$" in axis.get_title(loc="left")
-    cell = index.instances.rows(("heat-1d", "test", family, 7, "d-ipg"))
+    cell = query.trials("heat-1d", family, "d-ipg").rows
     drawn = [tuple(map(float, (*line.get_xdata(), *line.get_ydata()))) for line in axis.lines]
     variation = cell["rmse"].std() / cell["rmse"].mean()
     assert pytest.approx((cell["rjcp"].mean(), variation)) in drawn
 
 
-def test_every_method_has_one_look_in_the_order_of_the_study():
-    named = [method for method in METHODS if method not in STEP_SIZE_METHODS]
-    assert [series.method for series in SERIES if series.jcp] == named
-    assert [series.label for series in SERIES if not series.jcp] == ["d-ipg without JCP"]
-    looks = {(series.color, str(series.line), series.width) for series in SERIES}
-    marks = {(series.color, series.marker, series.filled) for series in SERIES}
-    assert len(looks) == len(marks) == len(SERIES)
-    assert len(set(style.PROBLEMS.values())) == len(style.PROBLEMS)
+def test_every_method_has_one_look_in_the_order_of_the_study(query):
+    family = Family(query, "standard")
+    named = [method for method in query.methods if method not in STEP_SIZE_METHODS]
+    assert [series.method for series in family.series if series.jcp] == named
+    assert [series.label for series in family.series if not series.jcp] == ["d-ipg without JCP"]
+    looks = {(series.color, series.dashes, series.width) for series in family.series}
+    marks = {(series.color, series.marker, series.filled) for series in family.series}
+    assert len(looks) == len(marks) == len(family.series)
+    assert len(set(family.looks().values())) == len(query.problems)
+    assert family.pick("d-ipg") == (DIPG,)
 
 
 @pytest.mark.parametrize(
@@ -205,19 +211,19 @@ def test_a_written_picture_keeps_its_rare_colours(tmp_path):
     figure = Canvas(figsize=(3, 3))
     axes = figure.subplots()
     axes.imshow(np.linspace(0, 1, 10_000).reshape(100, 100), cmap="viridis", alpha=0.9)
-    axes.plot(50, 50, "s", color=style.VERMILION, markersize=4)
+    axes.plot(50, 50, "s", color=VERMILION, markersize=4)
     pixels = np.asarray(Image.open(write_figure(figure, tmp_path / "a.png")).convert("RGB"))
-    wanted = np.array([int(style.VERMILION[k : k + 2], 16) for k in (1, 3, 5)])
+    wanted = np.array([int(VERMILION[k : k + 2], 16) for k in (1, 3, 5)])
     assert np.abs(pixels.astype(int) - wanted).max(axis=2).min() < 20
 
 
 def test_reconstructions_are_of_one_instance(records):
     """A method that lacks the first seed has no answer to the instance that the others solve."""
     lost = records.instances["method"].eq("d-ipg") & records.instances["seed"].eq(7)
-    index = Index(replace(records, instances=records.instances[~lost]))
-    shelf = Shelf(index, "standard")
-    assert shelf.seeds("heat-3d", DIPG) == [8]
-    shown = {axis.get_title().partition("\n")[0] for axis in reconstructions(shelf).figure.axes}
+    query = Query(replace(records, instances=records.instances[~lost]))
+    family = Family(query, "standard")
+    assert family.trials("heat-3d", DIPG).seeds == [8]
+    shown = {axis.get_title().partition("\n")[0] for axis in reconstructions(family).figure.axes}
     assert {"one-shot", "lm"} <= shown
     assert "d-ipg" not in shown
 

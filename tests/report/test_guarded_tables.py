@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deceptron.report.index import Index
+from deceptron.report.query import Query
 from deceptron.report.tables import to_markdown
 from deceptron.report.tables.guarded import guarded_in_distribution, guarded_off_distribution
 from deceptron.study.statistics import paired_difference
@@ -27,11 +27,11 @@ def changed(records, **columns):
             if not np.isscalar(value):
                 value = np.resize(value, int(here.sum()))
             instances.loc[here, column] = value
-    return Index(replace(records, instances=instances))
+    return Query(replace(records, instances=instances))
 
 
 def test_the_best_competitor_is_the_one_hardest_to_match(records):
-    index = changed(
+    query = changed(
         records,
         rmse={
             (OURS, "test"): 0.05,
@@ -44,7 +44,7 @@ def test_the_best_competitor_is_the_one_hardest_to_match(records):
             ("guarded-prior", "test"): 0.036,
         },
     )
-    found = line(guarded_in_distribution(index), problem="heat-3d")
+    found = line(guarded_in_distribution(query), problem="heat-3d")
     assert found["best"] == COLD
     assert found["ratio"] == pytest.approx(1.25)
     assert found["rmse_best"] == pytest.approx(0.04)
@@ -54,14 +54,14 @@ def test_the_best_competitor_is_the_one_hardest_to_match(records):
 
 
 def test_competitors_are_compared_on_shared_trials_only(records):
-    index = changed(records, rmse={(COLD, "test"): 0.01, (OURS, "test"): [0.01, 0.5]})
-    instances = index.records.instances
+    query = changed(records, rmse={(COLD, "test"): 0.01, (OURS, "test"): [0.01, 0.5]})
+    instances = query.records.instances
     # gn-cold was run on the even instances alone, where the two are equal.
     few = ~(instances["method"].eq(COLD) & (instances["instance"] % 2 == 1))
-    index = Index(replace(index.records, instances=instances[few]))
-    found = line(guarded_off_distribution(index), problem="heat-3d", set="shifted", method=OURS)
+    query = Query(replace(query.records, instances=instances[few]))
+    found = line(guarded_off_distribution(query), problem="heat-3d", set="shifted", method=OURS)
     assert found["shared"] == 3
-    found = line(guarded_in_distribution(index), problem="heat-3d")
+    found = line(guarded_in_distribution(query), problem="heat-3d")
     assert found["n"] == 6
     assert found["ratio"] >= 1
     assert found["best"] != COLD
@@ -72,8 +72,8 @@ def test_one_shot_must_be_beaten_where_it_leaves_more_than_noise(records):
     hard = {(NETWORK, "shifted"): 0.02 * 1.3}
     lower = {(OURS, "shifted"): [0.01, 0.011], (NETWORK, "shifted"): [0.03, 0.02]}
     for residuals, verdict in ((easy, "need not"), (hard, "no")):
-        index = changed(records, true_residual=residuals, rmse=lower)
-        found = line(guarded_off_distribution(index), problem="heat-3d", set="shifted", method=OURS)
+        query = changed(records, true_residual=residuals, rmse=lower)
+        found = line(guarded_off_distribution(query), problem="heat-3d", set="shifted", method=OURS)
         # Six pairs of one sign: p = 2 / 2^6, too few for p < 0.01.
         assert found["p"] == pytest.approx(2 / 64)
         assert found["beats_one_shot"] == verdict
@@ -87,12 +87,12 @@ def test_p_pools_the_seeds(records):
     cells = records.study["cells"]
     again = [{**cell, "seed": 8} for cell in cells if cell["seed"] == 7]
     study = {**records.study, "cells": [*(c for c in cells if c["seed"] == 7), *again]}
-    index = changed(
+    query = changed(
         replace(records, instances=instances, study=study),
         true_residual={(NETWORK, "shifted"): 0.03},
         rmse={(OURS, "shifted"): 0.01, (NETWORK, "shifted"): 0.02},
     )
-    found = line(guarded_off_distribution(index), problem="heat-3d", set="shifted", method=OURS)
+    found = line(guarded_off_distribution(query), problem="heat-3d", set="shifted", method=OURS)
     assert found["n"] == 12
     assert found["p"] == pytest.approx(2 / 2**12)
     assert found["beats_one_shot"] == "yes"
@@ -115,7 +115,7 @@ def test_evaluations_are_those_of_the_simulator(records):
 
 
 def test_a_cold_start_is_stopped_where_it_is_good_enough(records):
-    index = Index(records)
+    query = Query(records)
     own = records.instances.query(
         "problem == 'heat-3d' and set == 'shifted' and model == 'standard' and seed == 7"
     )
@@ -128,7 +128,7 @@ def test_a_cold_start_is_stopped_where_it_is_good_enough(records):
         )
         first.append(steps[steps["rmse"] <= 1.05 * row["rmse"]]["evaluations"].min())
     spent = (ours["f"] + ours["jvp"] + ours["vjp"]).mean()
-    found = line(guarded_off_distribution(index), problem="heat-3d", set="shifted", method=OURS)
+    found = line(guarded_off_distribution(query), problem="heat-3d", set="shifted", method=OURS)
     assert found["share_best_stop"] == pytest.approx(spent / np.mean(first), rel=1e-5)
     paired = paired_difference(
         ours["rmse"].to_numpy(), own[own["method"] == NETWORK]["rmse"].to_numpy()
@@ -136,8 +136,8 @@ def test_a_cold_start_is_stopped_where_it_is_good_enough(records):
     assert found["p"] == pytest.approx(paired.p)
 
 
-def test_the_last_lines_are_medians_over_problems(index):
-    table = guarded_off_distribution(index)
+def test_the_last_lines_are_medians_over_problems(query):
+    table = guarded_off_distribution(query)
     rows = frame(table)
     for method in (OURS, "guarded-prior"):
         last = line(table, problem="median", set="shifted", method=method)
@@ -148,8 +148,9 @@ def test_the_last_lines_are_medians_over_problems(index):
 
 def test_a_study_without_these_methods_has_dashes(records):
     instances = records.instances[~records.instances["method"].isin([OURS, COLD])]
-    index = Index(replace(records, instances=instances))
+    query = Query(replace(records, instances=instances))
     for make in (guarded_in_distribution, guarded_off_distribution):
-        table = make(index)
-        assert any("guarded-true" in note for note in table.notes)
+        reader = query.fresh()
+        table = make(reader)
+        assert any("guarded-true" in note for note in reader.notes())
         assert "nan" not in to_markdown(table)

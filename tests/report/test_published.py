@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from deceptron.problems import get
-from deceptron.report.published import best_baseline, published, table
-from deceptron.study.names import METHODS, MODELS, PROBLEMS
+from deceptron.report.published import best_baseline, paper_value, table
+from deceptron.study.entries import PROBLEMS
+from deceptron.study.methods import METHODS
+from deceptron.study.names import MODELS
 from deceptron.study.statistics import break_even
 from deceptron.train import recipe
 
 
 def value(origin: str, quantity: str, problem: str, method: str = "d-ipg", model: str = "paper"):
-    return published(origin, quantity, problem=problem, method=method, model=model).value
+    return paper_value(origin, quantity, problem=problem, method=method, model=model).value
 
 
 def test_every_value_has_a_known_place():
@@ -85,4 +87,4 @@ def test_best_baselines_and_what_is_not_published():
     assert best_baseline("Table 3", "navier-stokes-2d") == "gn"
     assert best_baseline("Table 6", "heat-1d") is None
     assert math.isnan(value("Table 3", "best baseline rmse", "darcy-2d", method="lm"))
-    assert published("Table 6", "success", problem="darcy-2d", method="d-ipg").spread == 0.038
+    assert paper_value("Table 6", "success", problem="darcy-2d", method="d-ipg").spread == 0.038

@@ -14,7 +14,7 @@ from deceptron.report.figures import Figure
 from deceptron.report.tables import TABLES
 from tests.cli.command import run
 
-PIXEL = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 
 
 class Outline(HTMLParser):
@@ -47,11 +47,11 @@ def drawn(monkeypatch):
 
     def draw_all(records, folder, *, small):
         folder.mkdir(parents=True, exist_ok=True)
-        picture = folder / "one.png"
-        picture.write_bytes(PIXEL)
+        picture = folder / "one.svg"
+        picture.write_text(SVG)
         return [
-            Figure("one", "First", "A caption <b>.", picture, picture.with_suffix(".pdf")),
-            Figure("two", "Second", "", None, None, "Second: no steps were recorded."),
+            Figure("one", "First", "A caption <b>.", picture),
+            Figure("two", "Second", "", missing="Second: no steps were recorded."),
         ]
 
     monkeypatch.setattr(reporting, "draw_all", draw_all)
@@ -70,23 +70,25 @@ def test_page_and_files(monkeypatch, capsys, study_folder, tmp_path):
     out = tmp_path / "report"
     assert run(monkeypatch, "report", study_folder, "--out", out) == 0
     said = capsys.readouterr().out
-    assert f"{len(TABLES)} tables and 1 figures" in said
+    assert f"{1 + len(TABLES)} tables and 1 figures" in said
     assert "missing: Second: no steps were recorded." in said
-    assert len(list((out / "tables").iterdir())) == 3 * len(TABLES)
+    assert len(list((out / "tables").iterdir())) == 3 * (1 + len(TABLES))
     page = (out / "index.html").read_text(encoding="utf-8")
     found = outline(page)
     assert len(set(found.ids)) == len(found.ids)
     assert found.sources == [
-        source for source in found.sources if source.startswith("data:image/png")
+        source for source in found.sources if source.startswith("data:image/svg+xml")
     ]
     for link in found.links:
         assert link[1:] in found.ids if link.startswith("#") else not link.startswith("http")
+    assert page.index('id="verdict"') < page.index('id="findings"') < page.index('id="tables"')
+    assert "figure-two" not in found.ids  # what was not drawn takes no room
     tables = {link for link in found.links if link.startswith("tables/")}
     assert all((out / link).is_file() for link in tables)
-    assert len(tables) == 3 * len(TABLES)
+    assert len(tables) == 3 * (1 + len(TABLES))
     assert "A caption &lt;b&gt;." in page
     assert "Small samples" in page
-    assert not re.search(r"\d\.\d{9,}", re.sub(r"base64,[^\"]*", "", page))
+    assert not re.search(r"\d\.\d{9,}", re.sub(r'(base64,|data-key=")[^"]*', "", page))
     assert not re.search(r"\bnan\b", page)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -12,11 +13,11 @@ import pandas as pd
 import pytest
 
 from deceptron.report.findings import findings
-from deceptron.report.index import Index
-from deceptron.report.tables import TABLES, to_csv, to_markdown
+from deceptron.report.query import Query
+from deceptron.report.tables import TABLES, make_tables, to_csv, to_markdown
 from deceptron.report.tables.budget import equal_evaluations
 from deceptron.report.tables.methods import methods
-from deceptron.report.words import grounds
+from deceptron.report.words import starts_and_objectives
 from deceptron.study.records import Records
 from deceptron.study.statistics import paired_difference
 from tests.report.reading import frame, line
@@ -33,7 +34,8 @@ def cell(records: Records, **axes) -> pd.DataFrame:
 @pytest.mark.parametrize("name", [make.__name__ for make in TABLES])
 def test_every_table_has_rows_without_long_numbers(name, tables):
     table = tables[name]
-    assert table.rows
+    assert table.lines
+    assert table.has_content
     assert table.caption.endswith(".")
     shown = to_markdown(table)
     assert not re.search(r"\d\.\d{8,}", shown)
@@ -73,8 +75,8 @@ def test_one_shot_and_wiener_stand_in_every_table_of_methods(tables):
     assert {"rmse_one_shot", "rmse_wiener"} <= set(header)
 
 
-def test_methods_have_one_order(tables, index):
-    order = {name: k for k, name in enumerate(index.methods)}
+def test_methods_have_one_order(tables, query):
+    order = {name: k for k, name in enumerate(query.methods)}
     for name in ("shift", "equal_evaluations", "operations"):
         rows = frame(tables[name])
         keys = [name for name in ("problem", "set") if name in rows]
@@ -132,10 +134,10 @@ def test_equal_steps_reads_the_trajectory(tables, records):
     assert found["success_jcp"] == (last <= 0.10).mean()
 
 
-def test_equal_steps_ends_where_the_study_stops(tables, index):
+def test_equal_steps_ends_where_the_study_stops(tables, query):
     """The synthetic d-ipg-free is stopped after 12 steps: nobody knows what 20 would give."""
     assert set(frame(tables["equal_steps"])["steps"]) == {"1", "2", "5", "10", "tolerance"}
-    (answer, _) = findings(index)[2].answers
+    (answer, _) = findings(query)[2].answers
     assert "after 10 steps, and" in answer
 
 
@@ -153,7 +155,7 @@ def test_an_error_that_is_no_number_does_not_hide_the_others_of_a_budget(records
     own = (records.steps["problem"] == "heat-1d") & (records.steps["method"] == "gd")
     lost = own & (records.steps["instance"] == 2) & (records.steps["step"] > 0)
     broken = replace(records, steps=records.steps.assign(rmse=records.steps["rmse"].mask(lost)))
-    found = line(equal_evaluations(Index(broken)), problem="heat-1d", method="gd")
+    found = line(equal_evaluations(Query(broken)), problem="heat-1d", method="gd")
     steps = records.steps[own].query(
         "model == 'standard' and seed == 7 and set == 'test' and evaluations <= 30"
     )
@@ -195,12 +197,17 @@ def test_seeds_have_mean_and_spread(tables, records):
     assert (paper["success_plain"], paper["success_plain_sd"]) == (0.392, 0.255)
 
 
-def test_hyperparameters_come_from_the_presets(tables):
+def test_hyperparameters_come_from_the_records(tables, records):
     table = tables["hyperparameters"]
     paper = line(table, problem="heat-3d", source="paper, Table 7")
-    preset = line(table, problem="heat-3d", source="preset paper")
-    for name in ("epochs_forward", "rate_jcp", "weight_cycle", "weight_jcp"):
-        assert paper[name] == preset[name]
+    assert paper["epochs_forward"] > 0
+    for preset, model in (("paper-reduced", "paper"), ("standard", "standard")):
+        row = records.models.query(f"problem == 'heat-3d' and model == '{model}' and seed == 7")
+        recipe = json.loads(row["recipe"].iloc[0])
+        found = line(table, problem="heat-3d", source=f"preset {preset}")
+        assert found["epochs_forward"] == recipe["forward"]["epochs"]
+        assert found["weight_jcp"] == recipe["weights"]["jcp"]
+        assert found["law"] == recipe["probe_law"]
 
 
 def test_claims_compare_what_is_there(tables, records):
@@ -218,10 +225,11 @@ def test_a_missing_cell_is_a_dash_with_a_note(records):
         & (records.instances["method"] == gone[2])
     )
     broken = replace(records, instances=records.instances[keep])
-    table = methods(Index(broken))
+    query = Query(broken)
+    table = methods(query)
     found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
     assert np.isnan(found["rmse"])
-    assert any("heat-3d, test, standard, seed 7: lm-tuned" in note for note in table.notes)
+    assert any("heat-3d, test, standard, seed 7: lm-tuned" in note for note in query.notes())
 
 
 def test_errors_that_are_no_numbers_are_counted_and_said(records):
@@ -236,19 +244,22 @@ def test_errors_that_are_no_numbers_are_counted_and_said(records):
     broken = replace(
         records, instances=records.instances.assign(rmse=records.instances["rmse"].mask(lost))
     )
-    index = Index(broken)
-    table = methods(index)
+    query = Query(broken)
+    table = methods(query)
     found = line(table, problem="heat-3d", model="standard", method="lm-tuned")
     kept = records.instances[chosen & ~lost]["rmse"]
     assert found["rmse"] == pytest.approx(kept.mean(), rel=1e-5)
     assert found["success_rmse"] == pytest.approx((kept <= 0.10).sum() / 6, rel=1e-5)
-    (note,) = (note for note in table.notes if note.startswith("RMSE not a number"))
+    (note,) = (note for note in query.notes() if note.startswith("RMSE not a number"))
     assert note.endswith(": heat-3d, test, standard, 7, lm-tuned: 2 of 6.")
-    assert not any("not a number" in note for note in methods(Index(records)).notes)
+    whole = Query(records)
+    methods(whole)
+    assert not any("not a number" in note for note in whole.notes())
 
 
-def test_captions_say_where_methods_start_and_what_is_not_charged(tables):
-    assert grounds(("one-shot", "lm", "guarded", "lm-true", "guarded-true", "gn-prior")) == (
+def test_captions_say_where_methods_start_and_what_is_not_charged(tables, query):
+    named = ("one-shot", "lm", "guarded", "lm-true", "guarded-true", "gn-prior")
+    assert starts_and_objectives(query, named) == (
         "Iterative methods start from x0 = 0, guarded and guarded-true from g(y), gn-prior from "
         "the wiener estimate; they minimise the surrogate's misfit, lm-true and guarded-true the "
         "simulator's, gn-prior the simulator's with the prior. The wiener start of gn-prior is "
@@ -267,47 +278,47 @@ def test_captions_say_where_methods_start_and_what_is_not_charged(tables):
 def test_versions_that_differ_are_named(records):
     cells = records.cells.copy()
     cells.loc[cells.index[:3], "library"] = "0.0.9"
-    (note,) = (n for n in methods(Index(replace(records, cells=cells))).notes if "version" in n)
+    (note,) = (n for n in Query(replace(records, cells=cells)).notes() if "version" in n)
     assert "0.0.9 (3 cells), " in note
-    assert not any("version" in note for note in methods(Index(records)).notes)
+    assert not any("version" in note for note in Query(records).notes())
 
 
 def test_models_of_two_presets_are_no_comparison_of_jcp(records):
     models = records.models.copy()
     models.loc[models["model"] == "standard-plain", "preset"] = "smoke"
-    index = Index(replace(records, models=models))
-    table = next(make for make in TABLES if make.__name__ == "jcp_effect")(index)
+    query = Query(replace(records, models=models))
+    table = next(make for make in TABLES if make.__name__ == "jcp_effect")(query)
     found = line(table, problem="heat-3d", source="ours, standard")
     assert np.isnan(found["rmse_plain"])
     assert np.isnan(found["rmse_change"])
     assert not np.isnan(line(table, problem="heat-3d", source="ours, paper-reduced")["rmse_change"])
-    assert any("heat-3d, standard-plain, seed 7" in note for note in table.notes)
+    assert any("heat-3d, standard-plain, seed 7" in note for note in query.notes())
 
 
 def test_a_model_of_another_preset_is_no_reproduction(records):
     models = records.models.assign(preset="smoke")
-    first = findings(Index(replace(records, models=models)))[0]
+    first = findings(Query(replace(records, models=models)))[0]
     assert first.answers == ("No model of this study was trained by the published protocol.",)
 
 
 def test_nothing_at_all_is_no_exception(records):
     names = ("models", "cells", "instances", "steps")
     empty = replace(records, **{name: getattr(records, name).iloc[:0] for name in names})
-    index = Index(empty)
-    for make in TABLES:
-        to_markdown(make(index))
-    assert all(finding.answers for finding in findings(index))
+    query = Query(empty)
+    for table in make_tables(query):
+        to_markdown(table)
+    assert all(finding.answers for finding in findings(query))
 
 
 def test_nothing_is_said_about_a_network_alone_that_was_not_run(records):
     cells = [cell for cell in records.study["cells"] if cell["method"] != "one-shot"]
-    answers = findings(Index(replace(records, study={**records.study, "cells": cells})))[1].answers
+    answers = findings(Query(replace(records, study={**records.study, "cells": cells})))[1].answers
     assert "the oracle's" in answers[0]
     assert not any("network alone" in answer for answer in answers)
 
 
-def test_findings_are_sentences(index):
-    found = {finding.question: finding.answers for finding in findings(index)}
+def test_findings_are_sentences(query):
+    found = {finding.question: finding.answers for finding in findings(query)}
     assert len(found) == 5
     for answers in found.values():
         assert all(answer.endswith(".") for answer in answers)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,16 +18,10 @@ from safetensors.numpy import save
 
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import digest
+from deceptron.study.entries import PROBLEMS, shown_problem
 from deceptron.study.folder import StudyFolder
-from deceptron.study.names import (
-    METHODS,
-    MODELS,
-    PROBE_MODELS,
-    PROBLEMS,
-    SETS,
-    STEP_SIZE_METHODS,
-    TRUTH,
-)
+from deceptron.study.methods import METHODS, method_entry
+from deceptron.study.names import MODELS, PROBE_MODELS, SETS, STEP_SIZE_METHODS, TRUTH
 from deceptron.study.records import INSTANCES, STEPS
 
 SHAPES = {
@@ -77,7 +72,11 @@ def write_study(folder: Path, sizes: Sizes = Sizes(), *, small: bool = True) -> 
     """A complete folder: every model and method where the study would have them."""
     cells = list(_cells(sizes))
     models = sorted({cell.model_key for cell in cells if cell.model_key is not None})
-    settings = {"name": "synthetic", "small": small, "blocks": []}
+    shown = {
+        "methods": {label: method_entry(label).shown() for label in METHODS},
+        "problems": {name: shown_problem(name) for name in sizes.problems},
+    }
+    settings = {"name": "synthetic", "small": small, "blocks": [], "shown": shown}
     documents = [cell.document() for cell in cells]
     study = {**settings, "key": digest([settings, documents]), "cells": documents}
     target = StudyFolder(folder)
@@ -136,6 +135,24 @@ def _model_row(model: ModelKey) -> dict[str, Any]:
         "rjcp_noise_aware": float("nan"),
         "recon_rmse": FLOOR[model.problem],
         "shipped": model.model == "standard" and model.seed == 7,
+        "recipe": json.dumps(_recipe(model)),
+    }
+
+
+def _recipe(model: ModelKey) -> dict[str, Any]:
+    """Table 7 of the paper has 120, 120 and 60 epochs for heat-3d; standard has others."""
+    paper = model.model.startswith("paper")
+    stages = {"forward": (120, 2e-3), "reverse": (120, 2e-3), "jcp": (60, 5e-4)}
+    return {
+        **{
+            name: {"epochs": epochs if paper else 40, "learning_rate": rate, "batch_size": 64}
+            for name, (epochs, rate) in stages.items()
+        },
+        "weights": {"cycle": 0.2, "jcp": 0.5},
+        "train_probes": 1,
+        "train_probe_rows": 8,
+        "probe_law": "rademacher" if paper else "prior",
+        "guard": None if paper else 1.04,
     }
 
 
@@ -218,6 +235,7 @@ def _instance(
         "linear_steps": 10 * count if per_step > 10 else 0,
         "evaluations": int(evaluations[-1]),
         "rjcp": float(rng.uniform(0.2, 1.0)) if uses_reverse else np.nan,
+        "coverage": 0.875 + 0.01 * k if cell.method in ("one-shot", "guarded") else np.nan,
     }
     return row, steps
 

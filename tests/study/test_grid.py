@@ -12,8 +12,9 @@ from deceptron.solve.searches import AdaptiveDamping, Armijo
 from deceptron.study import Block, Study, get_study
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import as_json
-from deceptron.study.methods import SOLVERS
-from deceptron.study.names import METHODS, MODELS, PROBLEMS, TRUTH
+from deceptron.study.entries import PROBLEMS
+from deceptron.study.methods import ENTRIES, METHODS
+from deceptron.study.names import MODELS, TRUTH
 
 FILE = """\
 # d-ipq is not a method
@@ -51,10 +52,6 @@ def test_a_grid_is_the_union_of_products_with_a_truth_for_each_set():
     keys = [ModelKey("heat-1d", model, seed) for seed in (7, 8) for model in ("standard", "paper")]
     assert study.models() == keys
     assert len({cell.key for cell in cells}) == len(cells)
-
-
-def test_every_name_has_a_solver_and_an_order():
-    assert tuple(SOLVERS) == METHODS
 
 
 def test_the_run_key_follows_every_setting():
@@ -98,21 +95,21 @@ def truncated(**changes):
 def test_the_run_key_follows_every_setting_of_a_method(monkeypatch, label, change):
     study = tiny(methods=(label,))
     before = study.document()["key"]
-    monkeypatch.setitem(SOLVERS, label, replace(SOLVERS[label], **change))
+    monkeypatch.setitem(ENTRIES, label, replace(ENTRIES[label], **change))
     assert study.document()["key"] != before
 
 
 def test_the_run_key_does_not_follow_words(monkeypatch):
     before = tiny().document()
-    monkeypatch.setitem(SOLVERS, "d-ipg", replace(SOLVERS["d-ipg"], words="said otherwise"))
+    monkeypatch.setitem(ENTRIES, "d-ipg", replace(ENTRIES["d-ipg"], words="said otherwise"))
     after = tiny().document()
     assert after["key"] == before["key"]
-    assert after["words"]["d-ipg"] == "said otherwise"
+    assert after["shown"]["methods"]["d-ipg"]["words"] == "said otherwise"
 
 
 def test_every_method_can_be_written_down():
-    for solver in SOLVERS.values():
-        document = solver.document()
+    for entry in ENTRIES.values():
+        document = entry.document()
         assert json.loads(json.dumps(document)) == document
     with pytest.raises(TypeError, match="a setting must be"):
         as_json({"a": [print]})

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import deceptron as dc
@@ -200,3 +201,29 @@ def test_what_is_no_study_is_an_error(tmp_path, folder):
 def test_writing_asks_for_exactly_the_columns(tmp_path):
     with pytest.raises(ValueError, match="columns must be"):
         write_table(tmp_path / "x.parquet", MODELS, pd.DataFrame({"problem": ["heat-1d"]}))
+
+
+def test_a_folder_of_before_entries_were_noted_is_read_with_the_librarys(folder):
+    path = folder / "study.json"
+    study = json.loads(path.read_text())
+    noted = study.pop("shown")
+    path.write_text(json.dumps(study))
+    place = cell_folder(folder, "allen-cahn-2d.test.standard.7.d-ipg-free") / "instances.parquet"
+    pq.write_table(pq.read_table(place).drop_columns(["coverage"]), place)
+    records = read(folder)
+    assert records.missing == ()
+    assert records.problems["allen-cahn-2d"].rmse_limit == 0.10
+    assert records.methods["gn-prior"].words == noted["methods"]["gn-prior"]["words"]
+    assert list(records.methods) == list(read(folder).methods)
+    early = records.instances[records.instances["method"] == "d-ipg-free"]
+    assert early.query("model == 'standard'")["coverage"].isna().all()
+
+
+def test_a_planned_name_that_nobody_knows_has_defaults_and_comes_last(folder):
+    path = folder / "study.json"
+    study = json.loads(path.read_text())
+    study["cells"].insert(0, {**study["cells"][1], "method": "new", "key": "new"})
+    path.write_text(json.dumps(study))
+    records = read(folder)
+    assert list(records.methods)[-1] == "new"
+    assert records.methods["new"].begins == "x0 = 0"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -259,6 +261,7 @@ class TestTrajectories:
 
 
 class TestSuccess:
+    limits: ClassVar = {"heat-1d": 0.20, "heat-2d": 0.10}
     rows = pd.DataFrame(
         {
             "problem": ["heat-1d", "heat-1d", "heat-2d", "heat-2d"],
@@ -270,7 +273,8 @@ class TestSuccess:
     )
 
     def test_rmse_has_its_own_limit_on_heat_1d(self):
-        assert st.succeeded(self.rows, "rmse").tolist() == [1, 1, 0, 0]
+        assert st.succeeded(self.rows, "rmse", limits=self.limits).tolist() == [1, 1, 0, 0]
+        assert st.succeeded(self.rows, "rmse").isna().all()  # no limit, no verdict
 
     def test_residual(self):
         assert st.succeeded(self.rows, "residual").tolist() == [1, 0, 1, 0]

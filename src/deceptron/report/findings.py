@@ -8,24 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from deceptron.report.index import WITHOUT_JCP, Index
-from deceptron.report.published import published
-from deceptron.report.tables.jcp import free_rmse, steps_allowed
-from deceptron.report.tables.paired import paired, shared
+from deceptron.report.published import paper_value
+from deceptron.report.query import WITHOUT_JCP, Query
+from deceptron.report.tables.amortisation import Purchase
+from deceptron.report.tables.jcp import TOLERANCE, errors_by_step
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.table import Probability, number, text
-from deceptron.report.tables.view import View
-from deceptron.study.names import SETS
-from deceptron.study.statistics import (
-    Paired,
-    at_step,
-    break_even,
-    paired_difference,
-    rmse_limit,
-    spearman,
-)
+from deceptron.study.statistics import spearman
 
 SIGNIFICANT = 0.05
 NEAR = 0.1  # success rates that differ by more do not agree
@@ -39,35 +29,33 @@ YARDSTICKS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A question and what the records say about it; no answers where they say nothing."""
+    """A question and what the records say about it."""
 
     question: str
     answers: tuple[str, ...]
 
 
-def findings(index: Index) -> list[Finding]:
-    """Answers to the questions that a reader of the paper would ask."""
-    questions: tuple[tuple[str, Callable[[View], Sequence[str]]], ...] = (
+def findings(query: Query) -> list[Finding]:
+    """Answers to those questions of a reader of the paper that the records can answer."""
+    questions: tuple[tuple[str, Callable[[Query], Sequence[str]]], ...] = (
         ("Does the published protocol reproduce?", _reproduction),
         ("How far is D-IPG from the network alone, the linear estimate and tuned LM?", _distances),
         ("Does JCP change success at an equal number of steps?", _equal_steps),
         ("What does RJCP predict?", _prediction),
         ("When has training paid for itself?", _amortisation),
     )
-    found = []
-    for question, answer in questions:
-        answers = tuple(answer(View(index)))
-        found.append(Finding(question, answers or ("The records hold too little to say.",)))
-    return found
+    found = ((question, tuple(answer(query.fresh()))) for question, answer in questions)
+    return [Finding(question, answers) for question, answers in found if answers]
 
 
-def _reproduction(view: View) -> list[str]:
+def _reproduction(query: Query) -> list[str]:
     rates = []
-    for problem in view.index.problems:
-        cell = view.instances(problem, "paper", "d-ipg")
-        if len(cell) and view.preset(problem, "paper").startswith("paper"):
-            theirs = published("Table 3", "success", problem=problem, method="d-ipg").value
-            rates.append((problem, view.rate(cell, "rmse").value, theirs))
+    for problem in query.problems:
+        trials = query.trials(problem, "paper", "d-ipg")
+        if len(trials) and query.preset(problem, "paper").startswith("paper"):
+            theirs = paper_value("Table 3", "success", problem=problem, method="d-ipg").value
+            if not math.isnan(theirs):
+                rates.append((problem, trials.rate_value("rmse"), theirs))
     if not rates:
         return ["No model of this study was trained by the published protocol."]
     far = [
@@ -75,18 +63,18 @@ def _reproduction(view: View) -> list[str]:
         for problem, ours, theirs in rates
         if abs(ours - theirs) > NEAR
     ]
-    presets = sorted({view.preset(problem, "paper") for problem, _, _ in rates})
+    presets = sorted({query.preset(problem, "paper") for problem, _, _ in rates})
     answers = [
         f"D-IPG's success rate (rule rmse, preset {' or '.join(presets)}) is within {NEAR} of the "
         f"paper's on {len(rates) - len(far)} of {_problems(len(rates))}"
         + (f"; not on {', '.join(far)}." if far else ".")
     ]
     models = ("paper", WITHOUT_JCP["paper"])
-    pair = [view.instances("allen-cahn-2d", model, "d-ipg") for model in models]
+    pair = [query.trials("allen-cahn-2d", model, "d-ipg") for model in models]
     if "allen-cahn-2d" in (problem for problem, _, _ in rates) and all(map(len, pair)):
-        ours = [view.rate(rows, "rmse").value for rows in pair]
+        ours = [trials.rate_value("rmse") for trials in pair]
         where = {"problem": "allen-cahn-2d", "method": "d-ipg"}
-        paper = [published("Table 4", "success", model=m, **where).value for m in models]
+        paper = [paper_value("Table 4", "success", model=m, **where).value for m in models]
         answers.append(
             f"On allen-cahn-2d, where the paper has {number(paper[0])} with JCP and "
             f"{number(paper[1])} without, this study has {number(ours[0])} and {number(ours[1])}."
@@ -94,11 +82,11 @@ def _reproduction(view: View) -> list[str]:
     return answers
 
 
-def _distances(view: View) -> list[str]:
+def _distances(query: Query) -> list[str]:
     answers = []
-    for set in SETS:
+    for set in query.sets:
         for method in ("d-ipg", "d-ipg-tuned", "guarded"):
-            against = {name: _versus(view, set, method, name) for name in YARDSTICKS}
+            against = {name: _versus(query, set, method, name) for name in YARDSTICKS}
             ratios = ", ".join(
                 f"{number(float(np.median(found.ratios)))} x {YARDSTICKS[name]}"
                 for name, found in against.items()
@@ -127,42 +115,40 @@ class _Versus:
     larger: int
 
 
-def _versus(view: View, set: str, method: str, other: str) -> _Versus:
+def _versus(query: Query, set: str, method: str, other: str) -> _Versus:
     ratios, changes = [], []
-    for problem in view.index.problems:
-        planned = view.planned(problem, "standard", set=set)
+    for problem in query.problems:
+        planned = query.planned_methods(problem, "standard", set=set)
         if method not in planned or other not in planned:
             continue
-        pair = [view.instances(problem, "standard", name, set=set) for name in (method, other)]
-        errors = pd.concat(shared(*(rows["rmse"] for rows in pair)), axis=1).dropna()
-        if errors.empty:
+        own, reference = (
+            query.trials(problem, "standard", name, set=set) for name in (method, other)
+        )
+        ratio, change = own.ratio(reference), own.against(reference)
+        if ratio is None or change is None:
             continue
-        own, reference = errors.to_numpy().T
-        change = paired_difference(own, reference)
-        changes += [change.difference.value] if _is_clear(change) else []
-        ratios.append(float(own.mean() / reference.mean()))
+        ratios.append(ratio.value)
+        changes += [change.difference.value] if change.p < SIGNIFICANT else []
     smaller = sum(change < 0 for change in changes)
     return _Versus(tuple(ratios), smaller, len(changes) - smaller)
 
 
-def _equal_steps(view: View) -> list[str]:
+def _equal_steps(query: Query) -> list[str]:
     answers = []
-    for model, plain in WITHOUT_JCP.items():
-        changed: defaultdict[int, int] = defaultdict(int)
-        total, at_tolerance = 0, 0
-        for problem in view.index.problems:
-            paths = [free_rmse(view, problem, name) for name in (model, plain)]
-            ends = [view.instances(problem, name, "d-ipg") for name in (model, plain)]
-            if any(frame.empty for frame in (*paths, *ends)):
+    for model in WITHOUT_JCP:
+        changed: defaultdict[str, int] = defaultdict(int)
+        total = 0
+        for problem in query.problems:
+            found = errors_by_step(query, problem, model)
+            if any(errors.jcp.empty for errors in found.values()) or len(found) < 2:
                 continue
             total += 1
-            limit = rmse_limit(problem)
-            for k in steps_allowed(view, problem, (model, plain)):
-                reached = [at_step(path, k) <= limit for path in paths]
-                changed[k] += _is_clear(paired(*reached))
-            at_tolerance += _is_clear(paired(*(rows["rmse"] <= limit for rows in ends)))
+            for steps, errors in found.items():
+                p = errors.p(success=True)
+                changed[steps] += isinstance(p, Probability) and p.value < SIGNIFICANT
         if total:
-            counts = ", ".join(f"{count} after {k}" for k, count in changed.items())
+            at_tolerance = changed.pop(TOLERANCE)
+            counts = ", ".join(f"{count} after {steps}" for steps, count in changed.items())
             answers.append(
                 f"Model {model}: of {_problems(total)}, success (rule rmse) with and without JCP "
                 f"differs clearly (paired, p < {SIGNIFICANT}) on {counts} steps, and on "
@@ -171,12 +157,12 @@ def _equal_steps(view: View) -> list[str]:
     return answers
 
 
-def _prediction(view: View) -> list[str]:
+def _prediction(query: Query) -> list[str]:
     answers = []
     everywhere = {"problem": "all problems", "method": "d-ipg", "model": ""}
-    theirs = published("Figure 6", "spearman", **everywhere).value
+    theirs = paper_value("Figure 6", "spearman", **everywhere).value
     for model, plain in WITHOUT_JCP.items():
-        points = between_models(view, (model, plain))
+        points = between_models(query, (model, plain))
         if len(points) < 3:
             continue
         parts = []
@@ -198,10 +184,10 @@ def _prediction(view: View) -> list[str]:
                 "variation."
             )
     within = []
-    for problem in view.index.problems:
-        if "d-ipg" in view.planned(problem, "standard"):
-            cell = view.instances(problem, "standard", "d-ipg")
-            found = spearman(cell["rjcp"], cell["rmse"])
+    for problem in query.problems:
+        if "d-ipg" in query.planned_methods(problem, "standard"):
+            rows = query.trials(problem, "standard", "d-ipg").rows
+            found = spearman(rows["rjcp"], rows["rmse"])
             within += [found] if not math.isnan(found.rho) else []
     if within:
         clear = sum(found.p < SIGNIFICANT and found.rho > 0 for found in within)
@@ -213,15 +199,10 @@ def _prediction(view: View) -> list[str]:
     return answers
 
 
-def _amortisation(view: View) -> list[str]:
+def _amortisation(query: Query) -> list[str]:
     answers = []
     for baseline in ("wiener", "lm", "lm-tuned", "l-bfgs-tuned", "lm-true", "gn-prior"):
-        counts = []
-        for problem in view.index.problems:
-            row = view.model(problem, "standard")
-            costs = [view.latency(problem, "standard", m) for m in (baseline, "d-ipg")]
-            if row is not None:
-                counts.append(break_even(float(row["train_seconds"]), costs[0], costs[1]))
+        counts = [Purchase(query, p, "standard", baseline).alone for p in query.problems]
         counts = [count for count in counts if not math.isnan(count)]
         finite = [count for count in counts if math.isfinite(count)]
         if not counts:
@@ -233,10 +214,6 @@ def _amortisation(view: View) -> list[str]:
             parts.insert(0, f"after {' to '.join(ends)} solves on {_problems(len(finite))}")
         answers.append(f"Against {baseline}, an instance at a time: {' and '.join(parts)}.")
     return answers
-
-
-def _is_clear(change: Paired) -> bool:
-    return bool(change.p < SIGNIFICANT)
 
 
 def _problems(count: int) -> str:

@@ -20,7 +20,7 @@ MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")  # of the
 
 
 @dataclass(frozen=True)
-class Published:
+class PaperValue:
     """One value of the paper; ``spread`` is the standard deviation over its three seeds."""
 
     value: float
@@ -37,12 +37,12 @@ def table() -> pd.DataFrame:
         )
 
 
-def published(
+def paper_value(
     origin: str, quantity: str, *, problem: str, method: str, model: str = "paper"
-) -> Published:
+) -> PaperValue:
     """One value of the paper; NaN where it gives none."""
     key = (origin, problem, model, method, quantity)
-    return _index().get(key, Published(math.nan, math.nan, origin))
+    return _index().get(key, PaperValue(math.nan, math.nan, origin))
 
 
 def best_baseline(origin: str, problem: str) -> str | None:
@@ -54,11 +54,11 @@ def best_baseline(origin: str, problem: str) -> str | None:
 
 
 @cache
-def _index() -> dict[tuple[str, ...], Published]:
-    index: dict[tuple[str, ...], Published] = {}
+def _index() -> dict[tuple[str, ...], PaperValue]:
+    index: dict[tuple[str, ...], PaperValue] = {}
     for row in table().to_dict("records"):
         key = tuple(row[name] for name in _KEY)
         if key in index:
             raise ConfigError(f"published.csv gives {key} twice")
-        index[key] = Published(float(row["value"]), float(row["spread"]), row["origin"])
+        index[key] = PaperValue(float(row["value"]), float(row["spread"]), row["origin"])
     return index

@@ -10,9 +10,10 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing
 from deceptron.report.figures import draw_all
 from deceptron.report.findings import findings
-from deceptron.report.index import Index
-from deceptron.report.page import missing, render
-from deceptron.report.tables import TABLES, write
+from deceptron.report.page import Page, missing, render
+from deceptron.report.query import Query
+from deceptron.report.tables import make_tables, write
+from deceptron.report.verdict import choices, verdict_table, verdict_words
 from deceptron.study.records import read
 
 
@@ -37,13 +38,16 @@ def report_study(
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out must be a folder; got the file {str(folder)!r}")
     records = read(run)
-    index = Index(records)
-    tables = [make(index) for make in TABLES]
-    for table in tables:
+    query = Query(records)
+    found = choices(query)
+    verdict = verdict_table(found)
+    tables = [table for table in make_tables(query) if table.has_content]
+    for table in (verdict, *tables):
         write(table, folder / "tables")
-    figures = draw_all(index, folder / "figures", small=records.small)
+    figures = draw_all(query, folder / "figures", small=records.small)
     page = folder / "index.html"
+    content = Page(records, verdict, verdict_words(query, found), findings(query), tables, figures)
     with replacing(page) as temporary:
-        temporary.write_text(render(records, findings(index), tables, figures), encoding="utf-8")
+        temporary.write_text(render(content), encoding="utf-8")
     drawn = sum(figure.missing is None for figure in figures)
-    return StudyReport(page, len(tables), drawn, missing(records, figures))
+    return StudyReport(page, 1 + len(tables), drawn, missing(content))

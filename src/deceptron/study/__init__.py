@@ -3,8 +3,11 @@
 from deceptron.core.processes import LocalProcesses
 from deceptron.study.builtin import get_study
 from deceptron.study.demo import Demo, run_demo
+from deceptron.study.entries import ProblemEntry, declare_problem
 from deceptron.study.grid import Block, Study
 from deceptron.study.measure import Measurement, measure
+from deceptron.study.method_entry import MethodEntry
+from deceptron.study.methods import declare_method
 from deceptron.study.quality import Quality, assess
 from deceptron.study.records import Records, read
 from deceptron.study.runner import Summary, run_study
@@ -14,11 +17,15 @@ __all__ = [
     "Demo",
     "LocalProcesses",
     "Measurement",
+    "MethodEntry",
+    "ProblemEntry",
     "Quality",
     "Records",
     "Study",
     "Summary",
     "assess",
+    "declare_method",
+    "declare_problem",
     "get_study",
     "measure",
     "read",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from deceptron.core.errors import unknown_name
+from deceptron.study.entries import PROBLEMS
 from deceptron.study.file import load_study
 from deceptron.study.grid import PROBE_PROBLEM, Block, Study
-from deceptron.study.names import PROBE_MODELS, PROBLEMS, SETS, STEP_SIZE_METHODS
+from deceptron.study.names import PROBE_MODELS, SETS, STEP_SIZE_METHODS
 
 _PROBES, _STEP_SIZES = tuple(PROBE_MODELS), tuple(STEP_SIZE_METHODS)
 _OTHER_SEEDS = (8, 9)
@@ -25,8 +26,9 @@ def quick() -> Study:
         small=True,
         missing_models="smoke",
         blocks=(
+            Block(methods=("one-shot",), sets=SETS, instances=8, error_bars=2),
             Block(
-                methods=("one-shot", "wiener", "d-ipg", "d-ipg-tuned"),
+                methods=("wiener", "d-ipg", "d-ipg-tuned"),
                 sets=SETS,
                 instances=8,
                 max_iterations=steps,
@@ -38,9 +40,8 @@ def quick() -> Study:
                 instances=8,
                 max_iterations=steps,
             ),
-            Block(
-                methods=("gd", "l-bfgs", "l-bfgs-tuned", "guarded"), instances=few, max_iterations=6
-            ),
+            Block(methods=("gd", "l-bfgs", "l-bfgs-tuned"), instances=few, max_iterations=6),
+            Block(methods=("guarded",), sets=SETS, instances=few, max_iterations=6, error_bars=2),
             Block(methods=("gd", "l-bfgs"), models=("paper",), instances=few, max_iterations=6),
             # A Newton step is up to sixty evaluations, and an instance alone costs a batch.
             Block(
@@ -80,12 +81,15 @@ def full() -> Study:
     return Study(
         name="full",
         blocks=(
-            Block(methods=("one-shot", "wiener", "d-ipg"), sets=SETS, instances=300),
+            Block(methods=("one-shot",), sets=SETS, instances=300, error_bars=16),
+            Block(methods=("wiener", "d-ipg"), sets=SETS, instances=300),
             Block(methods=("d-ipg-tuned", "l-bfgs-tuned"), sets=SETS, instances=80),
             # Off distribution the surrogate cannot be fitted to the noise: every step is taken.
-            Block(methods=("lm-tuned", "guarded"), instances=80),
-            Block(methods=("lm-tuned", "guarded"), sets=_OFF, instances=24),
-            Block(methods=("guarded-true",), sets=SETS, instances=48),
+            Block(methods=("lm-tuned",), instances=80),
+            Block(methods=("lm-tuned",), sets=_OFF, instances=24),
+            Block(methods=("guarded",), instances=80, error_bars=16),
+            Block(methods=("guarded",), sets=_OFF, instances=24, error_bars=16),
+            Block(methods=("guarded-true",), sets=SETS, instances=48, error_bars=16),
             Block(methods=("lm-true", "gn-prior"), sets=SETS, instances=16),
             Block(methods=("d-ipg-free", "gd", "l-bfgs"), instances=80),
             Block(methods=("gn", "lm", "gn-tuned"), instances=16),

@@ -26,7 +26,10 @@ class ModelKey:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is solved; ``max_iterations`` None leaves the limit to the method."""
+    """What is solved; ``max_iterations`` None leaves the limit to the method.
+
+    The intervals of the first ``error_bars`` instances are held against the truth.
+    """
 
     problem: str
     set: str
@@ -35,6 +38,7 @@ class Cell:
     method: str
     instances: int
     max_iterations: int | None = None
+    error_bars: int = 0
 
     @property
     def model_key(self) -> ModelKey | None:

@@ -13,6 +13,7 @@
     methods = ["one-shot", "d-ipg", "lm-tuned"]
     instances = 80
     max_iterations = 40          # may be left out: the method's own limit
+    error_bars = 16              # may be left out: none are held against the truth
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from deceptron.core.errors import ConfigError, DeceptronError, unknown_name
-from deceptron.study.grid import KNOWN, Block, Study
+from deceptron.study.grid import NAMED, Block, Study, known
 
 _STUDY = ("name", "small", "missing_models", "block")
 _BLOCK = tuple(entry.name for entry in fields(Block))
@@ -66,14 +67,14 @@ def _block(entry: dict[str, Any], source: _Source) -> Block:
     for key, value in entry.items():
         if key not in _BLOCK:
             raise source.error(unknown_name("setting of a block", key, _BLOCK), key)
-        if key in KNOWN or key == "seeds":
+        if key in (*NAMED, "seeds"):
             if not isinstance(value, list) or not value:
                 raise source.error(
                     ConfigError(f"{key} must be a non-empty list; got {value!r}"), key
                 )
-            for name in value if key in KNOWN else ():
-                if name not in KNOWN[key]:
-                    error = unknown_name(key.removesuffix("s"), name, KNOWN[key])
+            for name in value if key in NAMED else ():
+                if name not in known(key):
+                    error = unknown_name(key.removesuffix("s"), name, known(key))
                     raise source.error(error, key, str(name))
     for key in ("methods", "instances"):
         if key not in entry:

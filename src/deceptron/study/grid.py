@@ -11,18 +11,23 @@ from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.document import digest
-from deceptron.study.methods import ITERATIONS, OTHER_ITERATIONS, SOLVERS, TOLERANCES
+from deceptron.study.entries import PROBLEMS, known_problems, problem_entry, shown_problem
+from deceptron.study.methods import known_methods, method_entry
 from deceptron.study.models import POLICIES, Policy
-from deceptron.study.names import METHODS, MODELS, PROBE_MODELS, PROBLEMS, SETS, TRUTH
+from deceptron.study.names import MODELS, PROBE_MODELS, SETS, TRUTH
 from deceptron.study.solving import FIELDS, RJCP_PROBES, RJCP_ROWS
 
 PROBE_PROBLEM = "allen-cahn-2d"
-KNOWN: dict[str, tuple[str, ...]] = {
-    "problems": PROBLEMS,
-    "sets": SETS,
-    "models": MODELS,
-    "methods": METHODS,
-}
+NAMED = ("problems", "sets", "models", "methods")
+
+
+def known(axis: str) -> tuple[str, ...]:
+    """The names that an axis may have now, in the order of display."""
+    if axis == "problems":
+        return known_problems()
+    if axis == "methods":
+        return known_methods()
+    return {"sets": SETS, "models": MODELS}.get(axis, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +35,8 @@ class Block:
     """Every combination of its axes, on the first ``instances`` of each set.
 
     Costly methods stand in blocks of their own with fewer instances; instance k is the same row
-    everywhere, so methods still pair.
+    everywhere, so methods still pair. Of the first ``error_bars`` of them the 90% intervals are
+    held against the truth, which costs more than most solves.
     """
 
     problems: tuple[str, ...] = PROBLEMS
@@ -40,15 +46,17 @@ class Block:
     methods: tuple[str, ...]
     instances: int
     max_iterations: int | None = None
+    error_bars: int = 0
 
     def __post_init__(self) -> None:
-        for axis, known in KNOWN.items():
+        for axis in NAMED:
             for name in _names(axis, getattr(self, axis)):
-                if name not in known:
-                    raise unknown_name(axis.removesuffix("s"), name, known)
+                if name not in known(axis):
+                    raise unknown_name(axis.removesuffix("s"), name, known(axis))
         for seed in _names("seeds", self.seeds):
             check_count("seeds", seed, low=0)
         check_count("instances", self.instances)
+        check_count("error_bars", self.error_bars, low=0)
         if self.max_iterations is not None:
             check_count("max_iterations", self.max_iterations)
         probes = [model for model in self.models if model in PROBE_MODELS]
@@ -62,7 +70,16 @@ class Block:
         """All combinations."""
         axes = (self.problems, self.seeds, self.models, self.sets, self.methods)
         for problem, seed, model, chosen, method in product(*axes):
-            yield Cell(problem, chosen, model, seed, method, self.instances, self.max_iterations)
+            yield Cell(
+                problem,
+                chosen,
+                model,
+                seed,
+                method,
+                self.instances,
+                self.max_iterations,
+                self.error_bars,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +133,10 @@ class Study:
             held = [name for block in self.blocks for name in getattr(block, axis)]
             for name in chosen or ():
                 if name not in held:
-                    known = KNOWN.get(axis) or tuple(map(str, dict.fromkeys(held)))
-                    if name in known:
+                    names = known(axis) or tuple(map(str, dict.fromkeys(held)))
+                    if name in names:
                         raise ConfigError(f"study {self.name!r} has no {kind} {name!r}")
-                    raise unknown_name(kind, name, known)
+                    raise unknown_name(kind, name, names)
         blocks = []
         for block in self.blocks:
             kept = {
@@ -134,18 +151,28 @@ class Study:
         return replace(self, blocks=tuple(blocks))
 
     def document(self) -> dict[str, Any]:
-        """The content of study.json; ``key`` changes with every setting, not with ``words``."""
+        """The content of study.json; ``key`` changes with every setting, not with what is shown."""
         cells = [cell.document() for cell in self.cells()]
-        labels = dict.fromkeys(cell["method"] for cell in cells if cell["method"] != TRUTH)
+        labels = _sorted("methods", {cell["method"] for cell in cells} - {TRUTH})
+        names = _sorted("problems", {cell["problem"] for cell in cells})
+        entries = {name: problem_entry(name) for name in names}
         decisive = {
             **asdict(self),
-            "methods": {label: SOLVERS[label].document() for label in labels},
-            "paper_tolerance": TOLERANCES,
-            "paper_iterations": {p: ITERATIONS.get(p, OTHER_ITERATIONS) for p in PROBLEMS},
+            "methods": {label: method_entry(label).document() for label in labels},
+            "paper_tolerance": {name: entry.tolerance for name, entry in entries.items()},
+            "paper_iterations": {name: entry.iterations for name, entry in entries.items()},
             "rjcp": {"rows": RJCP_ROWS, "probes": RJCP_PROBES},
         }
-        words = {label: SOLVERS[label].words for label in labels}
-        return {"key": digest(decisive), **decisive, "words": words, "cells": cells}
+        shown = {
+            "methods": {label: method_entry(label).shown() for label in labels},
+            "problems": {name: shown_problem(name) for name in names},
+        }
+        return {"key": digest(decisive), **decisive, "shown": shown, "cells": cells}
+
+
+def _sorted(axis: str, names: set[str]) -> list[str]:
+    """Names in the order of display."""
+    return [name for name in known(axis) if name in names]
 
 
 def _names(axis: str, values: Any) -> tuple[Any, ...]:
@@ -156,6 +183,7 @@ def _names(axis: str, values: Any) -> tuple[Any, ...]:
 
 def _place(cell: Cell) -> tuple[int, ...]:
     """Cells that share data and pairs stand together; the truth comes first."""
-    model = -1 if cell.method == TRUTH else MODELS.index(cell.model)
-    method = -1 if cell.method == TRUTH else METHODS.index(cell.method)
-    return PROBLEMS.index(cell.problem), cell.seed, model, SETS.index(cell.set), method
+    model, method = -1, -1
+    if cell.method != TRUTH:
+        model, method = MODELS.index(cell.model), known_methods().index(cell.method)
+    return known_problems().index(cell.problem), cell.seed, model, SETS.index(cell.set), method

@@ -1,39 +1,34 @@
 """How the study runs each method: the solver, its stopping rules and whose physics it sees.
 
 The paper's settings stop at an absolute residual, tuned ones at the level of the noise in the set;
-methods with the prior go on to the most probable latent. Where the paper and its scripts state no
-tolerance the value is ours: that of the nearest problem which has one. Tuned Newton methods
-truncate their inner solves, which is cheaper and, on ill-posed problems, better than solving them.
+methods with the prior go on to the most probable latent. Tuned Newton methods truncate their inner
+solves, which is cheaper and, on ill-posed problems, better than solving them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from torch import Tensor
-
-from deceptron.core.errors import unknown_name
-from deceptron.problems import Problem
+from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve import methods
 from deceptron.solve.methods import Method
 from deceptron.solve.searches import Armijo
-from deceptron.study.document import as_json
-from deceptron.study.names import METHODS, STEP_SIZE_METHODS
+from deceptron.study.entries import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+)
+from deceptron.study.method_entry import DASHDOT, DASHDOTDOT, DASHED, DOTTED, MethodEntry
+from deceptron.study.names import STEP_SIZE_METHODS, TRUTH
 
-# RMS residual in normalised units; published for heat-1d, heat-3d and allen-cahn-2d.
-TOLERANCES = {
-    "heat-1d": 0.30,
-    "heat-2d": 0.38,
-    "heat-3d": 0.38,
-    "darcy-2d": 0.30,
-    "advection-diffusion-2d": 0.12,
-    "allen-cahn-2d": 0.12,
-    "navier-stokes-2d": 0.12,
-}
-ITERATIONS = {"heat-1d": 120}
-OTHER_ITERATIONS = 80
+D_IPG_ITERATIONS = 80
 FREE_ITERATIONS = 40
 TUNED_ITERATIONS = 20
 ORACLE_ITERATIONS = 15
@@ -41,8 +36,6 @@ ORACLE_ITERATIONS = 15
 # and 0.149, on advection-diffusion-2d 0.033 and 0.24 (thirty steps to 1e-2).
 TRUNCATED: dict[str, Any] = {"linear": "cg", "cg_steps": 10, "cg_tolerance": 0.1}
 ORACLE_CG: dict[str, Any] = {"linear": "cg", "cg_steps": 12, "cg_tolerance": 1e-2}
-# Where a descent depends on the number of unknowns: the fewest of any problem.
-UNKNOWNS = 64
 # With the prior every system is well posed, and CG should go on. RMSE of Gauss-Newton from the
 # prior's mean with at most 30 steps to 0.1 and with 100: navier-stokes-2d 0.0156 and 0.0127,
 # allen-cahn-2d 0.034 and 0.014, darcy-2d (shifted, 8 Newton steps) 0.142 and 0.085.
@@ -53,66 +46,31 @@ COLD_GRADIENT = 3e-3
 COLD_ITERATIONS, COLD_LBFGS_ITERATIONS = 10, 300
 
 
-@dataclass(frozen=True)
-class Solver:
-    """One label of the study.
+def method_entry(label: str) -> MethodEntry:
+    """The entry of this name."""
+    if label not in ENTRIES:
+        raise unknown_name("method", label, ENTRIES)
+    return ENTRIES[label]
 
-    ``stop`` names the rule: the paper's tolerance, the noise level, or none but the step limit and
-    a vanishing gradient; ``limit`` is the step limit where the paper has none. ``physics`` says
-    whether f of the pair or the simulator is in the objective, ``start`` whether rows begin where
-    the method would have them or at the wiener estimate. ``alone`` says whether instances are also
-    solved one at a time, for the latency: a row alone can cost as much as a batch of six.
+
+def declare_method(label: str, entry: MethodEntry) -> None:
+    """Let studies run a method of one's own under a name; declaring it again replaces it.
+
+    ``entry.method`` makes the method; where other processes do the work it must be a function of a
+    module. What the method is made of must be dataclasses, so that the records can tell two apart.
     """
-
-    method: Callable[[], Method]
-    stop: Literal["paper", "noise", "never"]
-    words: str
-    physics: Literal["surrogate", "true"] = "surrogate"
-    prior: bool = False
-    uses_reverse: bool = False
-    limit: int | None = None
-    start: Literal["own", "wiener"] = "own"
-    alone: bool = True
-
-    def document(self) -> dict[str, Any]:
-        """Every setting that a result depends on, as JSON values; read from the method it makes."""
-        own = {e.name: getattr(self, e.name) for e in fields(self) if e.name != "words"}
-        document: dict[str, Any] = as_json({**own, "method": _made(self.method())})
-        return document
-
-    def settings(
-        self, problem: Problem, *, noise_std: float | Tensor, max_iterations: int | None
-    ) -> dict[str, Any]:
-        """Arguments of ``dc.solve`` beside the pair and the observations."""
-        chosen: dict[str, Any] = {"method": self.method()}
-        limit = max_iterations or self.limit
-        if self.stop == "paper":
-            chosen["tolerance"] = TOLERANCES[problem.name]
-            limit = limit or ITERATIONS.get(problem.name, OTHER_ITERATIONS)
-        elif self.stop == "noise" or self.prior:
-            chosen["noise_std"] = noise_std
-        if self.physics == "true":
-            chosen["forward"] = problem.simulate
-        if self.prior:
-            chosen["prior"] = problem.prior
-        return chosen if limit is None else {**chosen, "max_iterations": limit}
+    if not label or label in (*METHODS, TRUTH):
+        raise ConfigError(f"label must not be that of a method of the library; got {label!r}")
+    entry.document()
+    ENTRIES[label] = entry
 
 
-def _made(method: Method) -> dict[str, Any]:
-    """A method's settings, with those of a method that it may hand over to."""
-    made = {e.name: getattr(method, e.name) for e in fields(method)}
-    made["descent"] = method.descent(UNKNOWNS)
-    return {name: _made(v) if isinstance(v, Method) else v for name, v in made.items()}
+def known_methods() -> tuple[str, ...]:
+    """All labels, in the order of display."""
+    return tuple(ENTRIES)
 
 
-def solver(label: str) -> Solver:
-    """The solver of a label of ``names.METHODS``."""
-    if label not in SOLVERS:
-        raise unknown_name("method", label, METHODS)
-    return SOLVERS[label]
-
-
-def _published(name: str) -> Callable[[], Method]:
+def _paper_settings(name: str) -> Callable[[], Method]:
     return lambda: methods.published(name)
 
 
@@ -136,112 +94,175 @@ def _step_size(size: float) -> Callable[[], Method]:
     return lambda: methods.d_ipg(search=Armijo(initial_scale=size, require_descent=False))
 
 
-SOLVERS: dict[str, Solver] = {
-    "one-shot": Solver(methods.one_shot, "never", "the reverse network alone", uses_reverse=True),
-    "wiener": Solver(methods.wiener, "never", "the closed-form ridge estimate from training pairs"),
-    "d-ipg": Solver(
-        methods.d_ipg, "paper", "Algorithm 1, the paper's tolerance", uses_reverse=True
+_TUNED: dict[str, Any] = {"dashes": DASHED, "filled": False}
+_D_IPG: dict[str, Any] = {"color": BLUE, "operation": "f(x), then g(f(x) - a r); Armijo slope"}
+_GD: dict[str, Any] = {"color": SKY, "operation": "J' r"}
+_GN: dict[str, Any] = {"color": ORANGE, "operation": "solve J'J d = -J' r"}
+_LM: dict[str, Any] = {"color": GREEN, "operation": "solve (J'J + mu I) d = -J' r"}
+_LBFGS: dict[str, Any] = {"color": PURPLE, "operation": "gradient, two-loop recursion"}
+_GUARDED: dict[str, Any] = {
+    "color": VERMILION,
+    "operation": "learned step or CG, whichever earns its cost",
+}
+_POSED = {"operation": "solve (J'J / s^2 + C^-1) d = -gradient"}
+_TRUE: dict[str, Any] = {"physics": "true", "dashes": DASHDOT}
+_PRIOR: dict[str, Any] = {"stop": "never", "physics": "true", "prior": True, "alone": False}
+_COLD: dict[str, Any] = {**_PRIOR, "dashes": DASHDOTDOT, "marker": "D"}
+_SHADES = ("#9DC3E6", "#5F86A8", "#03305A")  # of D-IPG's blue, darker for longer first steps
+
+ENTRIES: dict[str, MethodEntry] = {
+    "one-shot": MethodEntry(
+        methods.one_shot,
+        "never",
+        "the reverse network alone",
+        operation="g(y*), once",
+        color=BLACK,
+        dashes=DASHED,
+        marker="D",
+    ),
+    "wiener": MethodEntry(
+        methods.wiener,
+        "never",
+        "the closed-form ridge estimate from training pairs",
+        operation="K (y* - mean) + m, once",
+        color=GREY,
+        dashes=DOTTED,
+        marker="d",
+    ),
+    "d-ipg": MethodEntry(
+        methods.d_ipg, "paper", "Algorithm 1, the paper's tolerance", width=1.8, **_D_IPG
     ),
     **{
-        label: Solver(
+        label: MethodEntry(
             _step_size(size),
             "paper",
             f"Algorithm 1 with first step size {size:g}",
-            uses_reverse=True,
+            **{**_D_IPG, "color": shade},
         )
-        for label, size in STEP_SIZE_METHODS.items()
+        for (label, size), shade in zip(STEP_SIZE_METHODS.items(), _SHADES, strict=True)
     },
-    "d-ipg-free": Solver(
+    "d-ipg-free": MethodEntry(
         methods.d_ipg,
         "never",
         f"Algorithm 1 for {FREE_ITERATIONS} steps",
-        uses_reverse=True,
         limit=FREE_ITERATIONS,
+        marker=">",
+        width=0.7,
+        **_D_IPG,
     ),
-    "gd": Solver(_published("gd"), "paper", "gradient descent, the paper's settings"),
-    "gn": Solver(_published("gn"), "paper", "Gauss-Newton, the paper's settings"),
-    "lm": Solver(_published("lm"), "paper", "Levenberg-Marquardt, the paper's settings"),
-    "l-bfgs": Solver(_published("l-bfgs"), "paper", "L-BFGS, the paper's settings"),
-    "d-ipg-tuned": Solver(
+    "gd": MethodEntry(
+        _paper_settings("gd"), "paper", "gradient descent, the paper's settings", marker="v", **_GD
+    ),
+    "gn": MethodEntry(
+        _paper_settings("gn"), "paper", "Gauss-Newton, the paper's settings", marker="s", **_GN
+    ),
+    "lm": MethodEntry(
+        _paper_settings("lm"),
+        "paper",
+        "Levenberg-Marquardt, the paper's settings",
+        marker="^",
+        **_LM,
+    ),
+    "l-bfgs": MethodEntry(
+        _paper_settings("l-bfgs"), "paper", "L-BFGS, the paper's settings", marker="p", **_LBFGS
+    ),
+    "d-ipg-tuned": MethodEntry(
         methods.d_ipg,
         "noise",
         "Algorithm 1, stopped at the noise level",
-        uses_reverse=True,
-        limit=OTHER_ITERATIONS,
+        limit=D_IPG_ITERATIONS,
+        marker="<",
+        **_TUNED,
+        **_D_IPG,
     ),
-    "gn-tuned": Solver(
-        _truncated_gn, "noise", "Gauss-Newton, CG truncated at 10 steps", limit=TUNED_ITERATIONS
+    "gn-tuned": MethodEntry(
+        _truncated_gn,
+        "noise",
+        "Gauss-Newton, CG truncated at 10 steps",
+        limit=TUNED_ITERATIONS,
+        marker="s",
+        **_TUNED,
+        **_GN,
     ),
-    "lm-tuned": Solver(
+    "lm-tuned": MethodEntry(
         _truncated_lm,
         "noise",
         "Levenberg-Marquardt, adaptive damping, CG truncated at 10 steps",
         limit=TUNED_ITERATIONS,
+        marker="^",
+        **_TUNED,
+        **_LM,
     ),
-    "l-bfgs-tuned": Solver(
-        methods.l_bfgs, "noise", "L-BFGS, stopped at the noise level", limit=200
+    "l-bfgs-tuned": MethodEntry(
+        methods.l_bfgs,
+        "noise",
+        "L-BFGS, stopped at the noise level",
+        limit=200,
+        marker="p",
+        **_TUNED,
+        **_LBFGS,
     ),
-    "guarded": Solver(
-        methods.guarded, "noise", "the safeguarded learned step, from g(y)", uses_reverse=True
+    "guarded": MethodEntry(
+        methods.guarded,
+        "noise",
+        "the safeguarded learned step, from g(y)",
+        marker="*",
+        width=1.6,
+        **_GUARDED,
     ),
-    "lm-true": Solver(
+    "lm-true": MethodEntry(
         _truncated_lm,
         "noise",
         "lm-tuned on the true simulator",
-        physics="true",
         limit=TUNED_ITERATIONS,
+        marker="P",
+        **_TRUE,
+        **_LM,
     ),
-    "guarded-true": Solver(
+    "guarded-true": MethodEntry(
         methods.guarded,
         "noise",
         "guarded on the true simulator",
-        physics="true",
-        uses_reverse=True,
+        marker="*",
+        filled=False,
+        **_TRUE,
+        **_GUARDED,
     ),
-    "gn-prior": Solver(
+    "gn-prior": MethodEntry(
         _oracle,
-        "never",
-        "oracle: Gauss-Newton on the true simulator with the prior, from the wiener estimate",
-        physics="true",
-        prior=True,
+        words="oracle: Gauss-Newton on the true simulator with the prior, from the wiener estimate",
         limit=ORACLE_ITERATIONS,
         start="wiener",
+        dashes=DASHDOT,
+        marker="X",
+        **{**_PRIOR, **_GN, **_POSED, "alone": True},
     ),
-    "guarded-prior": Solver(
+    "guarded-prior": MethodEntry(
         _to_the_mode(methods.guarded),
-        "never",
-        "guarded on the true simulator with the prior",
-        physics="true",
-        prior=True,
-        uses_reverse=True,
+        words="guarded on the true simulator with the prior",
         limit=COLD_ITERATIONS,
-        alone=False,
+        dashes=DASHDOT,
+        marker="X",
+        width=0.7,
+        **{**_PRIOR, **_GUARDED, "operation": _GUARDED["operation"] + ", with the prior"},
     ),
-    "gn-cold": Solver(
+    "gn-cold": MethodEntry(
         _to_the_mode(methods.gauss_newton, **COLD_CG),
-        "never",
-        "Gauss-Newton on the true simulator with the prior, from the prior's mean",
-        physics="true",
-        prior=True,
+        words="Gauss-Newton on the true simulator with the prior, from the prior's mean",
         limit=COLD_ITERATIONS,
-        alone=False,
+        **{**_COLD, **_GN, **_POSED},
     ),
-    "lm-cold": Solver(
+    "lm-cold": MethodEntry(
         _to_the_mode(methods.levenberg_marquardt, **COLD_CG),
-        "never",
-        "Levenberg-Marquardt on the true simulator with the prior, from the prior's mean",
-        physics="true",
-        prior=True,
+        words="Levenberg-Marquardt on the true simulator with the prior, from the prior's mean",
         limit=COLD_ITERATIONS,
-        alone=False,
+        **{**_COLD, **_LM, "operation": "solve (J'J / s^2 + C^-1 + mu I) d = -gradient"},
     ),
-    "l-bfgs-cold": Solver(
+    "l-bfgs-cold": MethodEntry(
         _to_the_mode(methods.l_bfgs),
-        "never",
-        "L-BFGS on the true simulator with the prior, from the prior's mean",
-        physics="true",
-        prior=True,
+        words="L-BFGS on the true simulator with the prior, from the prior's mean",
         limit=COLD_LBFGS_ITERATIONS,
-        alone=False,
+        **{**_COLD, **_LBFGS, "operation": _LBFGS["operation"] + ", with the prior"},
     ),
 }
+METHODS = tuple(ENTRIES)  # the library's own

@@ -11,6 +11,7 @@ Runs are looked for under one folder, ``runs`` by default, as ``tools/train_stud
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -148,6 +149,7 @@ def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
         "rjcp_noise_aware": float(noise_aware.mean()),
         "recon_rmse": float(reconstruction.rmse.mean()),
         "shipped": ships,
+        "recipe": json.dumps(made.get("recipe", {}), sort_keys=True),
     }
 
 

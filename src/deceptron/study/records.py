@@ -31,6 +31,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from deceptron.core.errors import CheckpointError
+from deceptron.study.entries import PROBLEMS, shown_problem
+from deceptron.study.methods import ENTRIES, METHODS
 from deceptron.study.names import TRUTH
 
 FORMAT = 1
@@ -61,9 +63,11 @@ MODELS: Columns = {
     "rjcp_noise_aware": _NUMBER,
     "recon_rmse": _NUMBER,
     "shipped": _FLAG,
+    "recipe": _TEXT,
 }
 # Residuals are RMS in normalised units; true_residual is the simulator's, against the noisy y.
-# seconds is the row's share of its batch, by its share of evaluations.
+# seconds is the row's share of its batch, by its share of evaluations; coverage the share of the
+# latent's components inside their 90% intervals, where those were made.
 INSTANCES: Columns = {
     **AXES,
     "instance": _WHOLE,
@@ -86,6 +90,7 @@ INSTANCES: Columns = {
     "linear_steps": _WHOLE,
     "evaluations": _WHOLE,
     "rjcp": _NUMBER,
+    "coverage": _NUMBER,
 }
 STEPS: Columns = {
     **AXES,
@@ -114,6 +119,8 @@ CELLS: Columns = {
     "latency_ms": _NUMBER,
     "library": _TEXT,
 }
+# Added after the first records were written: a table without them is read as one that has none.
+LATER = {"coverage": float("nan"), "recipe": ""}
 # The tables of a cell that solves; the truth has none.
 _TABLES = {"instances": INSTANCES, "steps": STEPS}
 
@@ -124,6 +131,39 @@ class Missing:
 
     cell: str
     sentence: str
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """What a study noted about a method that it ran; see ``method_entry.MethodEntry``."""
+
+    name: str
+    words: str = ""
+    physics: str = "surrogate"
+    prior: bool = False
+    start: str = "own"
+    operation: str = ""
+    color: str = ""
+    dashes: tuple[float, ...] = ()
+    marker: str = "o"
+    filled: bool = True
+    width: float = 1.1
+    direct: bool = False
+    uses_reverse: bool = False
+    begins: str = "x0 = 0"
+
+
+@dataclass(frozen=True)
+class ProblemRecord:
+    """What a study noted about a problem; see ``entries.ProblemEntry``."""
+
+    name: str
+    tolerance: float = 0.30
+    iterations: int = 80
+    rmse_limit: float = 0.10
+    words: str = ""
+    color: str = ""
+    marker: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,6 +188,34 @@ class Records:
     def small(self) -> bool:
         """Whether its samples are too small to conclude anything from."""
         return bool(self.study.get("small", False))
+
+    @cached_property
+    def methods(self) -> dict[str, MethodRecord]:
+        """What was noted about each planned method, in the order of display."""
+        noted = self._noted("methods", lambda name: ENTRIES[name].shown(), METHODS, "method")
+        return {name: MethodRecord(name, **known) for name, known in noted.items() if name != TRUTH}
+
+    @cached_property
+    def problems(self) -> dict[str, ProblemRecord]:
+        """What was noted about each planned problem, in the order of display."""
+        noted = self._noted("problems", shown_problem, PROBLEMS, "problem")
+        return {name: ProblemRecord(name, **known) for name, known in noted.items()}
+
+    def _noted(
+        self, kind: str, entry: Callable[[str], dict[str, Any]], library: tuple[str, ...], axis: str
+    ) -> dict[str, dict[str, Any]]:
+        """Folders of version 0.1 note nothing: they hold names of the library, so ask its entries.
+
+        A planned name that neither knows has the defaults and comes last.
+        """
+        shown = self.study.get("shown", {}).get(kind)
+        known = {name: entry(name) for name in library} if shown is None else shown
+        planned = dict.fromkeys(cell[axis] for cell in self.study["cells"])
+        order = [
+            *(name for name in known if name in planned),
+            *(n for n in planned if n not in known),
+        ]
+        return {name: known.get(name, {}) for name in order}
 
     def fields(
         self, problem: str, set: str, model: str, seed: int, method: str
@@ -243,6 +311,9 @@ def read_table(path: Path, columns: Columns) -> pa.Table:
     # pq.read_table looks for partitions in the path.
     table = _readable(path, lambda place: pq.ParquetFile(place).read())
     _check_columns(path, columns, table.column_names)
+    for name in [name for name in columns if name not in table.column_names]:
+        later = pa.array([LATER[name]] * len(table), columns[name])
+        table = table.append_column(pa.field(name, columns[name]), later)
     try:
         return table.select(list(columns)).cast(pa.schema(columns.items()))
     except (pa.ArrowException, ValueError) as error:
@@ -328,7 +399,7 @@ def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _check_columns(path: Path, columns: Columns, found: Iterable[str]) -> None:
-    lacking = [name for name in columns if name not in set(found)]
+    lacking = [name for name in columns if name not in {*found, *LATER}]
     if lacking:
         raise Unusable(f"its {path.name} has no column {lacking[0]!r}")
 

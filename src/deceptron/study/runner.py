@@ -65,19 +65,23 @@ def run_study(
     folder = StudyFolder(out)
     tell = watch or (lambda phase, done, total: None)
     cells, models = study.cells(), study.models()
+    own = data.own(
+        sorted({cell.problem for cell in cells}),
+        sorted({cell.method for cell in cells if cell.model_key is not None}),
+    )
     with ExitStack() as stack:
         crew = stack.enter_context(engine(executor, workers=workers, address=address))
         place = {**environment(), "executor": crew.words}
         stack.enter_context(folder.opened(study.document(), place))
         waiting = [cell for cell in cells if not folder.is_done(cell)]
         earlier = len(cells) - len(waiting)
-        lacking = _prepare(folder, study, Path(runs), models, crew, tell)
+        lacking = _prepare(folder, study, Path(runs), models, own, crew, tell)
         for cell in [cell for cell in waiting if cell.model_key in lacking]:
             folder.write_absent(cell, *lacking[cell.model_key])
             waiting.remove(cell)
         over = len(cells) - len(waiting)
         tell("cells", over, len(cells))
-        for finished in crew.run(partial(run_cell, folder.path), waiting):
+        for finished in crew.run(partial(run_cell, folder.path, own), waiting):
             if finished.failure is not None and not folder.is_done(finished.job):
                 folder.write_absent(finished.job, FAILED, finished.failure)
             over += 1
@@ -88,8 +92,9 @@ def run_study(
     return Summary(len(cells), len(cells) - len(absent), earlier, dict(reasons), failed)
 
 
-def run_cell(path: Path, cell: Cell) -> None:
+def run_cell(path: Path, own: data.Own, cell: Cell) -> None:
     """Solve one cell and write its records."""
+    own.install()
     folder, key, threads = StudyFolder(path), cell.model_key, torch.get_num_threads()
     split = data.split(cell.problem, cell.seed, cell.set, cell.instances)
     if key is None:
@@ -108,8 +113,11 @@ def run_cell(path: Path, cell: Cell) -> None:
     )
 
 
-def prepare_models(path: Path, provider: Provider, models: Sequence[ModelKey]) -> None:
+def prepare_models(
+    path: Path, provider: Provider, own: data.Own, models: Sequence[ModelKey]
+) -> None:
     """Find or train pairs of one problem and seed, copy them into the study and measure them."""
+    own.install()
     folder = StudyFolder(path)
     for key in models:
         try:
@@ -130,6 +138,7 @@ def _prepare(
     study: Study,
     runs: Path,
     models: list[ModelKey],
+    own: data.Own,
     crew: Engine,
     tell: Watch,
 ) -> dict[ModelKey | None, tuple[str, str]]:
@@ -140,7 +149,7 @@ def _prepare(
     jobs = [tuple(group) for _, group in groupby(wanted, lambda key: (key.problem, key.seed))]
     over = len(models) - len(wanted)
     tell("models", over, len(models))
-    for finished in crew.run(partial(prepare_models, folder.path, provider), jobs):
+    for finished in crew.run(partial(prepare_models, folder.path, provider, own), jobs):
         for key in finished.job:
             if finished.failure is not None and folder.model(key) is None:
                 folder.write_model_absent(key, FAILED, finished.failure)

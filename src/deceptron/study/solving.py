@@ -22,13 +22,15 @@ from deceptron.solve import solve
 from deceptron.solve.loop import Snapshot
 from deceptron.study.cell import Cell
 from deceptron.study.measure import rms, simulate
-from deceptron.study.methods import Solver, solver
+from deceptron.study.method_entry import MethodEntry
+from deceptron.study.methods import method_entry
 from deceptron.study.records import AXES, INSTANCES, STEPS
 
 FIELDS = 3  # instances whose answers are kept as pictures
 SINGLES = 3  # instances solved alone, for the latency
 ROWS = 64  # solved together: a batch that fits the cache
 RJCP_ROWS, RJCP_PROBES = 64, 2  # the jvps cost more than most solves
+INTERVAL_LEVEL = 0.9
 FAMILIES = {"test": "prior", "shifted": "shifted", "extreme": "extreme"}
 
 
@@ -45,7 +47,7 @@ class CellResult:
 def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> CellResult:
     """Solve the first rows of ``split`` as the cell says."""
     started, spent = time.perf_counter(), time.process_time()
-    chosen = solver(cell.method)
+    chosen = method_entry(cell.method)
     noise_std = problem.noise_std * problem.noise_factor(FAMILIES[cell.set])
     settings = chosen.settings(problem, noise_std=noise_std, max_iterations=cell.max_iterations)
     x, y = split.x[: cell.instances], split.y[: cell.instances]
@@ -62,6 +64,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     instances["true_residual"] = _numbers(rms(predicted))
     instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
     instances["rjcp"] = _composition(chosen, pair, answers)
+    instances["coverage"] = _coverage(chosen, pair, x, y, cell.error_bars, settings)
     latency = _latency(chosen, pair, y, settings) if chosen.alone else None
     return CellResult(
         instances[list(INSTANCES)],
@@ -82,7 +85,7 @@ class _Part:
         self,
         cell: Cell,
         first: int,
-        chosen: Solver,
+        chosen: MethodEntry,
         pair: Deceptron,
         x: Tensor,
         y: Tensor,
@@ -172,19 +175,33 @@ class _Part:
         return table.assign(**axes, instance=self._first + table.pop("row"))
 
 
-def _solve(chosen: Solver, pair: Deceptron, y: Tensor, **settings: Any) -> Solution:
+def _solve(chosen: MethodEntry, pair: Deceptron, y: Tensor, **settings: Any) -> Solution:
     x0 = solve(pair, y, method="wiener").x if chosen.start == "wiener" else None
     return solve(pair, y, x0=x0, **settings)
 
 
-def _latency(chosen: Solver, pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
+def _latency(chosen: MethodEntry, pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
     """Median seconds of instances solved one at a time, without records."""
     rows = y[:SINGLES].split(1)
     alone = [_solve(chosen, pair, row, history=False, **settings) for row in rows]
     return statistics.median(solution.seconds for solution in alone)
 
 
-def _composition(chosen: Solver, pair: Deceptron, x: Tensor) -> NDArray[np.float64]:
+def _coverage(
+    chosen: MethodEntry, pair: Deceptron, x: Tensor, y: Tensor, count: int, settings: dict[str, Any]
+) -> NDArray[np.float64]:
+    """The share of each latent's components inside its interval, for the first ``count`` rows."""
+    values = np.full(len(x), np.nan)
+    if count:
+        solution = _solve(chosen, pair, y[:count], history=False, **settings)
+        if solution.error_bars is not None:
+            low, high = solution.interval(INTERVAL_LEVEL)
+            inside = ((low <= x[:count]) & (x[:count] <= high)).flatten(1).double()
+            values[:count] = _numbers(inside.mean(1))[: len(values)]
+    return values
+
+
+def _composition(chosen: MethodEntry, pair: Deceptron, x: Tensor) -> NDArray[np.float64]:
     """RJCP at the first answers of a method that uses g; NaN elsewhere."""
     values = np.full(len(x), np.nan)
     if chosen.uses_reverse:

@@ -12,6 +12,7 @@ from matplotlib import rc_context
 from deceptron.core.files import make_folder
 from deceptron.report.drawing import write_figure
 from deceptron.report.figures.against_paper import against_paper
+from deceptron.report.figures.family import FAMILIES, Family
 from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.geometry import cosine_spectrum, reproducibility
 from deceptron.report.figures.hyperparameters import hyperparameters
@@ -19,10 +20,9 @@ from deceptron.report.figures.mechanism import mechanism
 from deceptron.report.figures.performance import profiles, representative
 from deceptron.report.figures.reliability import reliability
 from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw, caption
-from deceptron.report.figures.shelf import Shelf
 from deceptron.report.figures.shift import shift
-from deceptron.report.figures.style import FAMILIES, RC
-from deceptron.report.index import Index
+from deceptron.report.figures.style import COLUMN, RC
+from deceptron.report.query import Query
 
 __all__ = ["Figure", "draw_all"]
 
@@ -36,9 +36,9 @@ class Figure:
     name: str
     title: str
     caption: str
-    png: Path | None
-    pdf: Path | None
+    svg: Path | None = None
     missing: str | None = None
+    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
 
     name: str
     title: str
-    draw: Callable[[Shelf], Drawing]
+    draw: Callable[[Family], Drawing]
     families: tuple[str, ...] = FAMILIES
 
 
@@ -65,13 +65,12 @@ PLANS = (
 )
 
 
-def draw_all(index: Index, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
-    """Write every figure as PNG and PDF into ``folder``; ``small`` marks small samples as such."""
+def draw_all(query: Query, folder: str | os.PathLike[str], *, small: bool) -> list[Figure]:
+    """Write every figure as SVG, PNG and PDF; ``small`` marks small samples as such."""
     target = Path(folder)
     make_folder(target)
-    shelf = Shelf(index, FAMILIES[0])
     with rc_context(rc=RC):
-        return [_drawn(plan, shelf.turn(family), target, small) for plan, family in _planned()]
+        return [_drawn(plan, Family(query, name), target, small) for plan, name in _planned()]
 
 
 def _planned() -> Iterator[tuple[Plan, str]]:
@@ -80,23 +79,25 @@ def _planned() -> Iterator[tuple[Plan, str]]:
             yield plan, family
 
 
-def _drawn(plan: Plan, shelf: Shelf, folder: Path, small: bool) -> Figure:
+def _drawn(plan: Plan, family: Family, folder: Path, small: bool) -> Figure:
     several = len(plan.families) > 1
-    name = f"{plan.name}-{shelf.family}" if several else plan.name
-    title = f"{plan.title}, {shelf.family} models" if several else plan.title
+    name = f"{plan.name}-{family.name}" if several else plan.name
+    title = f"{plan.title}, {family.name} models" if several else plan.title
     try:
-        drawing = plan.draw(shelf)
+        drawing = plan.draw(family)
     except NothingToDraw as reason:
-        return Figure(name, title, "", None, None, f"{title}: {reason}.")
+        return Figure(name, title, "", missing=f"{title}: {reason}.")
+    figure = drawing.figure
     if small:
-        drawing.figure.suptitle("small sample", x=0.995, ha="right", fontsize=6, color="0.4")
-    png = write_figure(drawing.figure, folder / f"{name}.png", dpi=DPI)
-    drawing.figure.set_layout_engine("none")  # keeps the places it has found
-    pdf = write_figure(drawing.figure, folder / f"{name}.pdf")
-    lost = shelf.lost()
+        figure.suptitle("small sample", x=0.995, ha="right", fontsize=6, color="0.4")
+    write_figure(figure, folder / f"{name}.png", dpi=DPI)
+    figure.set_layout_engine("none")  # keeps the places it has found
+    write_figure(figure, folder / f"{name}.pdf")
+    svg = write_figure(figure, folder / f"{name}.svg", dpi=DPI)
+    lost = family.lost()
     words = caption(
         drawing.caption,
         f"RMSE not a number in {lost} instances: failures, left out of means." if lost else None,
         SMALL if small else None,
     )
-    return Figure(name, title, words, png, pdf)
+    return Figure(name, title, words, svg, narrow=figure.get_figwidth() < 2 * COLUMN)

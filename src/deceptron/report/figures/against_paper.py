@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from deceptron.report.figures.family import DIPG, Family
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
@@ -15,56 +16,41 @@ from deceptron.report.figures.sheet import (
     models_used,
     trial_count,
 )
-from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import (
-    BLUE,
-    COLUMN,
-    DIPG,
-    ONE_SHOT,
-    PROBLEMS,
-    WIENER,
-    Series,
-    pick,
-)
-from deceptron.report.published import published
-from deceptron.study.statistics import ORACLE as ORACLE_METHOD
-from deceptron.study.statistics import mean_interval
-
-(ORACLE,) = pick(ORACLE_METHOD)
+from deceptron.report.figures.style import COLUMN, Series
+from deceptron.report.published import paper_value
+from deceptron.study.statistics import ORACLE, mean_interval
 
 
-def against_paper(shelf: Shelf) -> Drawing:
+def against_paper(family: Family) -> Drawing:
     """RMSE of D-IPG as published, by the published protocol here, and by our own; and the rest."""
-    paper, own = shelf.turn("paper"), shelf.turn("standard")
-    looks: list[tuple[str, Shelf, Series, dict[str, Any]]] = [
-        ("d-ipg, published protocol re-run", paper, DIPG, {"color": BLUE, "marker": "o"}),
-        ("d-ipg, standard", own, DIPG, {"color": BLUE, "marker": "s"}),
-        ("one-shot, standard", own, ONE_SHOT, {"color": ONE_SHOT.color, "marker": "D"}),
-        ("wiener", own, WIENER, {"color": WIENER.color, "marker": "d"}),
-        ("gn-prior (oracle)", own, ORACLE, {"color": ORACLE.color, "marker": "X"}),
-    ]
-    problems = [p for p in PROBLEMS if own.seeds(p, DIPG) or paper.seeds(p, DIPG)]
+    paper, own = Family(family.query, "paper"), Family(family.query, "standard")
+    theirs = {
+        p: paper_value("Table 3", "rmse", problem=p, method="d-ipg").value
+        for p in family.query.problems
+    }
+    problems = [p for p in theirs if theirs[p] == theirs[p] and _any(own, p) | _any(paper, p)]
     if not problems:
-        raise NothingToDraw("no records of d-ipg with the models standard or paper")
-    figure = Figure(figsize=(COLUMN, 0.42 * len(problems) + 1.3), layout="constrained")
+        raise NothingToDraw("no records of d-ipg on a problem of the paper")
+    looks: list[tuple[str, Family, Series, str]] = [
+        ("d-ipg, published protocol re-run", paper, DIPG, "o"),
+        ("d-ipg, standard", own, DIPG, "s"),
+    ]
+    for series in own.pick("one-shot", "wiener", ORACLE):
+        names = {"one-shot": "one-shot, standard", ORACLE: f"{ORACLE} (oracle)"}
+        looks.append((names.get(series.label, series.label), own, series, series.marker))
+    figure = Figure(figsize=(1.5 * COLUMN, 0.5 * len(problems) + 1.1), layout="constrained")
     axis = figure.subplots()
     for row, problem in enumerate(problems):
-        value = published("Table 3", "rmse", problem=problem, method="d-ipg").value
-        axis.plot(
-            value,
-            row - 0.3,
-            linestyle="",
-            color=BLUE,
-            marker="o",
-            mfc="white",
-            label="d-ipg, as published" if row == 0 else None,
-        )
-        for place, (label, source, series, look) in enumerate(looks, 1):
-            interval = mean_interval(source.instances(problem, series)["rmse"])
-            y = row - 0.3 + 0.6 * place / len(looks)
-            axis.plot([interval.low, interval.high], [y, y], color=look["color"], linewidth=0.8)
-            axis.plot(interval.value, y, linestyle="", label=label if row == 0 else None, **look)
-        axis.axhline(row + 0.5, color="0.9", linewidth=0.4)
+        label = "d-ipg, as published" if row == 0 else None
+        look: dict[str, Any] = {"color": DIPG.color, "marker": "o", "mfc": "white"}
+        axis.plot(theirs[problem], row - 0.36, linestyle="", label=label, **look)
+        for place, (words, source, series, marker) in enumerate(looks, 1):
+            mean = mean_interval(source.trials(problem, series).rows["rmse"])
+            y = row - 0.36 + 0.72 * place / len(looks)
+            axis.plot([mean.low, mean.high], [y, y], color=series.color, linewidth=0.8)
+            label = words if row == 0 else None
+            axis.plot(mean.value, y, linestyle="", label=label, color=series.color, marker=marker)
+        axis.axhline(row + 0.5, color="0.85", linewidth=0.5)
     axis.set_yticks(range(len(problems)), problems)
     axis.set_ylim(len(problems) - 0.5, -0.5)
     axis.tick_params(axis="y", length=0)
@@ -72,14 +58,19 @@ def against_paper(shelf: Shelf) -> Drawing:
     log_scale(axis, "x")
     axis.set_xlabel("mean RMSE on the test set")
     legend_below(figure, [axis], columns=2)
+    network = own.pick("one-shot")
     return Drawing(
         figure,
         caption(
             "Mean RMSE with 95% bootstrap intervals. Problems other than heat-1d, heat-3d and",
             "allen-cahn-2d are this library's own definitions where the paper gives only words, so",
             "the published value is another problem's.",
-            f"one-shot: {trial_count(own, own.problems(ONE_SHOT), ONE_SHOT)};",
+            *(f"one-shot: {trial_count(own, own.problems(s), s)};" for s in network),
             f"re-run protocol: {trial_count(paper, paper.problems(DIPG), DIPG)}.",
             models_used(paper),
         ),
     )
+
+
+def _any(family: Family, problem: str) -> bool:
+    return len(family.trials(problem, DIPG)) > 0

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from deceptron.report.figures.family import DIPG, Family
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
@@ -17,34 +19,23 @@ from deceptron.report.figures.sheet import (
     legend_below,
     log_scale,
     models_used,
-    say,
     trial_count,
 )
-from deceptron.report.figures.shelf import COSTS, Shelf
-from deceptron.report.figures.style import (
-    DIPG,
-    DIRECT,
-    PAGE,
-    PAPER,
-    Series,
-    pick,
-)
+from deceptron.report.figures.style import PAGE, RATES, Series
 from deceptron.report.published import MAIN_PROBLEMS
+from deceptron.report.query import COSTS
 from deceptron.report.words import RESIDUAL_RULE
-from deceptron.study.names import PROBLEMS
 from deceptron.study.statistics import data_profile, performance_profile
 
-# Stopping does not change when a residual is first reached, so the other forms of D-IPG would
-# repeat it; methods on the true simulator have another residual.
-PROFILED = (
-    *PAPER,
-    *pick("gn-tuned", "lm-tuned", "l-bfgs-tuned", "guarded"),
-)
+# The other forms of D-IPG would repeat it: stopping does not change when a residual is first
+# reached; methods on the true simulator have another residual.
+TRAJECTORIES = ("d-ipg", "d-ipg without JCP", "gd", "gn", "lm", "l-bfgs", "guarded")
+REPEATS = ("d-ipg-free", "d-ipg-tuned")
 WORDS = {"seconds": "time [s]", "step": "iterations", "evaluations": "evaluations of f, g, Jv, J'v"}
-UNSOLVED = "no instance that all methods were run on was solved"
 TERMS = (
-    "Time is an instance's share of its batch. one-shot and wiener take part and count as one "
-    "iteration, so a ratio of 1 is mostly theirs. Where lines coincide, dashed ones are on top."
+    "A row per method: the colour is the share of instances that it has solved, the number the "
+    "share at the right end. Time is an instance's share of its batch. Direct methods take part "
+    "and count as one iteration, so a ratio of 1 is mostly theirs."
 )
 
 
@@ -60,50 +51,60 @@ class Pool:
         """An array per series."""
         return {s.label: self.costs[cost][s.label].to_numpy() for s in self.series}
 
+    def is_solved(self) -> bool:
+        """Whether anybody solved anything."""
+        return bool(np.isfinite(self.costs["seconds"].to_numpy()).any())
 
-def representative(shelf: Shelf) -> Drawing:
-    """Trajectories of the three problems of the main text, above their pooled profiles."""
-    problems = [p for p in MAIN_PROBLEMS if p in shelf.problems(DIPG)]
+
+def representative(family: Family) -> Drawing:
+    """Trajectories of the problems of the main text, above the profiles of all that they share."""
+    problems = [
+        p for p in family.problems(DIPG) if family.trials(p, DIPG).paths("rmse").shape[1] > 1
+    ]
+    problems = [p for p in MAIN_PROBLEMS if p in problems] or problems[:3]
     if not problems:
-        raise NothingToDraw(
-            f"no records of d-ipg with the model {shelf.family} on {', '.join(MAIN_PROBLEMS)}"
-        )
-    figure = Figure(figsize=(PAGE, 4.4), layout="constrained")
-    axes = figure.subplots(2, 3)
-    for axis, problem in zip(axes[0], MAIN_PROBLEMS, strict=True):
+        raise NothingToDraw(f"no steps of d-ipg with the model {family.name}")
+    pool = pooled(family, problems)
+    strips: list[str] = ["seconds", "step"] if pool.is_solved() else []
+    rows = 1 + bool(strips)
+    height = 2.3 + (0.16 * len(pool.series) + 0.7 if strips else 0)
+    figure = Figure(figsize=(PAGE, height), layout="constrained")
+    parts = figure.subfigures(rows, 1, height_ratios=[2.1, height - 2.1][:rows], squeeze=False)
+    axes = parts[0][0].subplots(1, len(problems), squeeze=False)[0]
+    for axis, problem in zip(axes, problems, strict=True):
         axis.set_title(problem)
-        _trajectories(shelf, axis, problem)
-    drawn = axes[0][MAIN_PROBLEMS.index(problems[0])]
-    drawn.set_ylabel(r"mean $\mathrm{RMSE}_t\,/\,\mathrm{RMSE}_1$")
-    pool = pooled(shelf, problems)
-    _performance(axes[1][0], pool, "seconds")
-    _performance(axes[1][1], pool, "step")
-    _budget(axes[1][2], pool, "seconds")
-    axes[1][0].set_ylabel("share of instances solved")
-    legend_below(figure, axes.flat, columns=6)
+        _trajectories(family, axis, problem)
+    axes[0].set_ylabel(r"mean $\mathrm{RMSE}_t\,/\,\mathrm{RMSE}_1$")
+    legend_below(parts[0][0], axes, columns=5)
+    if strips:
+        below = parts[1][0].subplots(1, len(strips), sharey=True)
+        for axis, cost in zip(below, strips, strict=True):
+            _performance(axis, pool, cost)
     return Drawing(
         figure,
         caption(
             "Top: RMSE after t accepted steps over that after the first, per trial, then averaged;",
             "a trial that has ended keeps its last value.",
-            "Horizontal lines: one-shot and wiener over the RMSE of d-ipg after its first step.",
-            "Bottom: Dolan-Moré profiles on time and iterations and a data profile on time.",
+            "Horizontal lines: direct methods over the RMSE of d-ipg after its first step.",
+            "Bottom: Dolan-Moré profiles on time and iterations." if strips else None,
             RESIDUAL_RULE,
-            TERMS,
-            f"d-ipg: {trial_count(shelf, problems, DIPG)}. {pool.note}",
-            models_used(shelf),
+            TERMS if strips else "No instance that all methods were run on was solved.",
+            f"d-ipg: {trial_count(family, problems, DIPG)}. {pool.note}",
+            models_used(family),
         ),
     )
 
 
-def profiles(shelf: Shelf) -> Drawing:
+def profiles(family: Family) -> Drawing:
     """Profiles over all problems, with a budget in evaluations beside that in seconds."""
-    problems = shelf.problems(DIPG)
+    problems = family.problems(DIPG)
     if not problems:
-        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family}")
-    pool = pooled(shelf, problems)
-    figure = Figure(figsize=(PAGE, 4.4), layout="constrained")
-    axes = figure.subplots(2, 2)
+        raise NothingToDraw(f"no records of d-ipg with the model {family.name}")
+    pool = pooled(family, problems)
+    if not pool.is_solved():
+        raise NothingToDraw("no instance that all methods were run on was solved")
+    figure = Figure(figsize=(PAGE, 2 * (0.16 * len(pool.series) + 0.62)), layout="constrained")
+    axes = figure.subplots(2, 2, sharey=True)
     for axis, letter, draw, cost in (
         (axes[0][0], "a", _performance, "seconds"),
         (axes[0][1], "b", _performance, "step"),
@@ -112,10 +113,7 @@ def profiles(shelf: Shelf) -> Drawing:
     ):
         draw(axis, pool, cost)
         axis.set_title(f"({letter}) {axis.get_title(loc='left')}")
-    for axis in axes[:, 0]:
-        axis.set_ylabel("share of instances solved")
-    legend_below(figure, axes.flat, columns=6)
-    lacking = [problem for problem in PROBLEMS if problem not in problems]
+    lacking = [problem for problem in family.query.problems if problem not in problems]
     return Drawing(
         figure,
         caption(
@@ -125,19 +123,24 @@ def profiles(shelf: Shelf) -> Drawing:
             TERMS,
             pool.note,
             f"No records on {', '.join(lacking)}." if lacking else None,
-            models_used(shelf),
+            models_used(family),
         ),
     )
 
 
-def pooled(shelf: Shelf, problems: Sequence[str]) -> Pool:
+def pooled(family: Family, problems: Sequence[str]) -> Pool:
     """Costs of every series that was run on all ``problems``, on the trials they share."""
-    series = tuple(s for s in PROFILED if set(problems) <= set(shelf.problems(s)))
-    dropped = [s.label for s in PROFILED if s not in series and shelf.problems(s)]
+    profiled = [
+        s
+        for s in family.series
+        if s.method not in REPEATS and family.query.methods[s.method].physics == "surrogate"
+    ]
+    series = tuple(s for s in profiled if set(problems) <= set(family.problems(s)))
+    dropped = [s.label for s in profiled if s not in series and family.problems(s)]
     parts = {}
     for problem in problems:
-        start = shelf.instances(problem, DIPG)["residual_start"]
-        spent = {s.label: shelf.costs(problem, s, start) for s in series}
+        start = family.trials(problem, DIPG).rows["residual_start"]
+        spent = {s.label: family.trials(problem, s).costs(start) for s in series}
         parts[problem] = pd.concat(spent, axis=1).dropna()
     whole = pd.concat(parts, names=["problem"])
     costs = {cost: whole[[(s.label, cost) for s in series]] for cost in COSTS}
@@ -157,20 +160,15 @@ def pooled(shelf: Shelf, problems: Sequence[str]) -> Pool:
     return Pool(costs, series, note)
 
 
-def _trajectories(shelf: Shelf, axis: Axes, problem: str) -> None:
-    own = shelf.paths(problem, DIPG, "rmse")
-    if own.shape[1] < 2:
-        say(axis, f"no steps of d-ipg on {problem}")
-        return
-    first = own.ffill(axis=1)[1]
+def _trajectories(family: Family, axis: Axes, problem: str) -> None:
+    first = family.trials(problem, DIPG).paths("rmse").ffill(axis=1)[1]
     longest = 1
-    for series in PROFILED:
-        if series in DIRECT:
-            level = (shelf.instances(problem, series)["rmse"] / first).mean()
-            if np.isfinite(level):
-                axis.axhline(level, **series.look())
-            continue
-        paths = shelf.paths(problem, series, "rmse").ffill(axis=1)
+    for series in family.direct:
+        level = (family.trials(problem, series).rows["rmse"] / first).mean()
+        if np.isfinite(level):
+            axis.axhline(level, **series.look())
+    for series in family.pick(*TRAJECTORIES):
+        paths = family.trials(problem, series).paths("rmse").ffill(axis=1)
         if paths.shape[1] < 2:
             continue
         mean = paths.iloc[:, 1:].div(paths[1], axis=0).mean()
@@ -186,30 +184,43 @@ def _performance(axis: Axes, pool: Pool, cost: str) -> None:
     table = pool.costs[cost]
     worst = table.replace(np.inf, np.nan).div(table.min(axis=1), axis=0).max().max()
     axis.set_title(f"performance, {'time' if cost == 'seconds' else WORDS[cost]}")
-    if not np.isfinite(worst):
-        say(axis, UNSOLVED)
-        return
-    ratios = np.geomspace(1, np.clip(2 * worst, 10, 1e4), 300)
-    curves = performance_profile(pool.columns(cost), ratios)
+    ratios = np.geomspace(1, np.clip(2 * worst, 10, 1e4), 120)
     axis.set_xlabel(r"ratio $\tau$ to the best method")
-    _curves(axis, pool, ratios, curves)
+    _strips(axis, pool, ratios, performance_profile(pool.columns(cost), ratios))
 
 
 def _budget(axis: Axes, pool: Pool, cost: str) -> None:
     spent = pool.costs[cost].replace([np.inf, 0], np.nan)
     low, high = spent.min().min(), spent.max().max()
     axis.set_title(f"data, {'time' if cost == 'seconds' else 'evaluations'}")
-    if not np.isfinite(low):
-        say(axis, UNSOLVED)
-        return
-    budgets = np.geomspace(low / 1.5, high * 1.5, 300)
+    budgets = np.geomspace(low / 1.5, high * 1.5, 120)
     axis.set_xlabel(f"budget: {WORDS[cost]}")
-    _curves(axis, pool, budgets, data_profile(pool.columns(cost), budgets))
+    _strips(axis, pool, budgets, data_profile(pool.columns(cost), budgets))
 
 
-def _curves(axis: Axes, pool: Pool, grid: np.ndarray, curves: dict[str, np.ndarray]) -> None:
-    for series in pool.series:
-        axis.plot(grid, curves[series.label], drawstyle="steps-post", **series.look())
+def _strips(axis: Axes, pool: Pool, grid: np.ndarray, curves: dict[str, np.ndarray]) -> None:
+    """A row per method instead of step lines, which would cover each other."""
+    rows = np.array([curves[series.label] for series in pool.series])
+    edges = np.arange(len(rows) + 1) - 0.5
+    middles = np.sqrt(grid[1:] * grid[:-1])
+    axis.pcolormesh(
+        np.concatenate([grid[:1], middles, grid[-1:]]),
+        edges,
+        rows,
+        cmap=colormaps[RATES],
+        vmin=0,
+        vmax=1,
+        rasterized=True,
+    )
+    for row, share in enumerate(rows[:, -1]):
+        place = axis.get_yaxis_transform()
+        axis.text(1.01, row, f"{share:.0%}", transform=place, va="center", fontsize=6)
+    for edge in edges[1:-1]:
+        axis.axhline(edge, color="white", linewidth=1.5)
+    axis.set_yticks(range(len(rows)), [series.label for series in pool.series])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(axis="y", length=0)
     axis.set_xlim(grid[0], grid[-1])
-    axis.set_ylim(-0.03, 1.03)
     log_scale(axis, "x")

@@ -9,6 +9,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from deceptron.report.figures.family import DIPG, Family
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
@@ -18,28 +19,28 @@ from deceptron.report.figures.sheet import (
     models_used,
     trial_count,
 )
-from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import DIPG, MISSING, PAGE, RATES, SERIES, Series, short
-from deceptron.report.words import RMSE_RULE
-from deceptron.study.statistics import succeeded
+from deceptron.report.figures.style import MISSING, PAGE, RATES, Series, short
+from deceptron.report.words import rmse_rule
 
 
-def reliability(shelf: Shelf) -> Drawing:
+def reliability(family: Family) -> Drawing:
     """Methods against problems, mean success on the right, RJCP below."""
-    problems = sorted(shelf.problems(DIPG), key=lambda p: _or_infinity(shelf.rjcp(p, DIPG)))
+    problems = sorted(
+        family.problems(DIPG), key=lambda p: _or_infinity(family.trials(p, DIPG).average("rjcp"))
+    )
     if not problems:
-        raise NothingToDraw(f"no records of d-ipg with the model {shelf.family}")
-    shown = [s for s in SERIES if any(p in problems for p in shelf.problems(s))]
-    rates = np.array([[_rate(shelf, p, s) for p in problems] for s in shown])
+        raise NothingToDraw(f"no records of d-ipg with the model {family.name}")
+    shown = [s for s in family.series if any(p in problems for p in family.problems(s))]
+    rates = np.array([[family.trials(p, s).rate_value() for p in problems] for s in shown])
     height = 0.27 * len(shown)
     figure = Figure(figsize=(PAGE, height + 1.1), layout="constrained")
     axes = figure.subplots(
         2, 2, width_ratios=[len(problems), 1.3], height_ratios=[height, 0.34], squeeze=False
     )
     matrix, margin, strip, corner = axes.flat
-    _matrix(matrix, shelf, problems, shown, rates)
+    _matrix(matrix, family, problems, shown, rates)
     _margin(margin, shown, rates)
-    _strip(strip, [shelf.rjcp(p, DIPG) for p in problems])
+    _strip(strip, [family.trials(p, DIPG).average("rjcp") for p in problems])
     corner.set_axis_off()
     return Drawing(
         figure,
@@ -47,27 +48,22 @@ def reliability(shelf: Shelf) -> Drawing:
             "Share of instances that succeed and, below it, the time of an instance solved alone",
             "(median of a few). Problems from small to large mean RJCP at the answers of d-ipg,",
             "which the strip shows; on the right the mean over problems, * where some are lacking.",
-            RMSE_RULE,
-            f"d-ipg: {trial_count(shelf, problems, DIPG)}; {fewest(shelf, problems, shown)}.",
-            models_used(shelf),
+            rmse_rule(family.query),
+            f"d-ipg: {trial_count(family, problems, DIPG)}; {fewest(family, problems, shown)}.",
+            models_used(family),
         ),
     )
 
 
-def _rate(shelf: Shelf, problem: str, series: Series) -> float:
-    rows = shelf.instances(problem, series)
-    return float(succeeded(rows, "rmse").mean()) if len(rows) else math.nan
-
-
 def _matrix(
-    axis: Axes, shelf: Shelf, problems: list[str], shown: list[Series], rates: np.ndarray
+    axis: Axes, family: Family, problems: list[str], shown: list[Series], rates: np.ndarray
 ) -> None:
     colors = colormaps[RATES].with_extremes(bad=MISSING)
     axis.imshow(np.ma.masked_invalid(rates), cmap=colors, vmin=0, vmax=1, aspect="auto")
     for (row, column), rate in np.ndenumerate(rates):
         words = "–"
         if np.isfinite(rate):
-            seconds = shelf.latency(problems[column], shown[row])
+            seconds = family.trials(problems[column], shown[row]).latency
             words = f"{100 * rate:.0f}%\n{duration(seconds)}"
         color = "white" if np.isfinite(rate) and rate < 0.55 else "black"
         axis.text(column, row, words, ha="center", va="center", color=color, fontsize=6)

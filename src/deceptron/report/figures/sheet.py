@@ -1,18 +1,17 @@
-"""What every figure shares: axes in plain numbers, words for what is missing, captions."""
+"""What every figure shares: axes in plain numbers, captions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from deceptron.report.figures.shelf import Shelf
+from deceptron.report.figures.family import Family
 from deceptron.report.figures.style import Series
 
 SMALL = "Small sample: too few instances to conclude anything from."
@@ -37,27 +36,7 @@ class Drawing:
     caption: str
 
 
-def say(axis: Axes, sentence: str) -> None:
-    """Words in place of a panel."""
-    axis.grid(False)
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.spines[:].set_visible(False)
-    inches = axis.get_window_extent().transformed(axis.figure.dpi_scale_trans.inverted()).width
-    words = wrap(sentence, int(15 * inches), break_on_hyphens=False, break_long_words=False)
-    axis.text(
-        0.5,
-        0.5,
-        "\n".join(words),
-        transform=axis.transAxes,
-        ha="center",
-        va="center",
-        color="0.35",
-        fontsize=6.5,
-    )
-
-
-def legend_below(figure: Figure, axes: Iterable[Axes], *, columns: int) -> None:
+def legend_below(figure: FigureBase, axes: Iterable[Axes], *, columns: int) -> None:
     """One legend for all axes, outside of the data; each label once."""
     found: dict[str, Any] = {}
     for axis in axes:
@@ -113,19 +92,21 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def trial_count(shelf: Shelf, problems: Sequence[str], series: Series, on: str = "test") -> str:
+def trial_count(family: Family, problems: Sequence[str], series: Series, on: str = "test") -> str:
     """How much stands behind a series, such as ``80 instances per problem, seed 7``."""
     if not problems:
         return "no records"
-    counts = {p: len(shelf.instances(p, series, on)) for p in problems}
-    seeds = sorted({seed for p in problems for seed in shelf.seeds(p, series, on)})
+    counts = {p: len(family.trials(p, series, on)) for p in problems}
+    seeds = sorted({seed for p in problems for seed in family.trials(p, series, on).seeds})
     words = _counted(counts)
     return f"{words}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-def fewest(shelf: Shelf, problems: Sequence[str], shown: Iterable[Series], on: str = "test") -> str:
+def fewest(
+    family: Family, problems: Sequence[str], shown: Iterable[Series], on: str = "test"
+) -> str:
     """The smallest number of instances behind any series, such as ``every method at least 20``."""
-    counts = [len(shelf.instances(p, s, on)) for s in shown for p in problems]
+    counts = [len(family.trials(p, s, on)) for s in shown for p in problems]
     return f"every method at least {min((c for c in counts if c), default=0)}"
 
 
@@ -137,11 +118,11 @@ def _counted(counts: dict[str, int]) -> str:
     return "instances: " + ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def models_used(shelf: Shelf) -> str:
+def models_used(family: Family) -> str:
     """Which presets trained the pairs with and without JCP, in a sentence."""
-    models = shelf.index.records.models
+    models = family.query.records.models
     words = []
-    for name in shelf.models:
+    for name in family.models:
         rows = models[models["model"] == name]
         presets = {str(preset): set(part["problem"]) for preset, part in rows.groupby("preset")}
         if len(presets) == 1:
@@ -149,19 +130,15 @@ def models_used(shelf: Shelf) -> str:
         elif presets:
             each = (f"{preset} on {', '.join(sorted(on))}" for preset, on in presets.items())
             words.append(f"{name} (presets {'; '.join(each)})")
-    sentence = f"Models: {', '.join(words) or shelf.family}."
-    without = shelf.models[1]
-    unlike = sorted({problem for problem, model, _ in shelf.index.unlike if model == without})
-    if unlike:
-        sentence += f" Left out, trained by another preset: {without} on {', '.join(unlike)}."
+    sentence = f"Models: {', '.join(words) or family.name}."
+    without = family.models[1]
+    mismatched = family.query.tables.mismatched
+    left_out = sorted({problem for problem, model, _ in mismatched if model == without})
+    if left_out:
+        sentence += f" Left out, trained by another preset: {without} on {', '.join(left_out)}."
     return sentence
 
 
 def caption(*sentences: str | None) -> str:
     """Sentences joined, without those that do not apply."""
     return " ".join(sentence for sentence in sentences if sentence)
-
-
-def spread(index: int, count: int, width: float = 0.7) -> float:
-    """Offset of entry ``index`` of ``count`` around a tick."""
-    return 0.0 if count < 2 else width * (index / (count - 1) - 0.5)

@@ -3,99 +3,110 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
+from deceptron.report.figures.family import Family
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
     caption,
     fewest,
-    log_scale,
     models_used,
-    spread,
     trial_count,
 )
-from deceptron.report.figures.shelf import Shelf
-from deceptron.report.figures.style import (
-    ONE_SHOT,
-    PAGE,
-    PROBLEMS,
-    SERIES,
-    Series,
-)
-from deceptron.report.words import grounds
-from deceptron.study.names import SETS
-from deceptron.study.statistics import Interval, ratio_interval
+from deceptron.report.figures.style import MISSING, PAGE, Series, short
+from deceptron.report.words import starts_and_objectives
+from deceptron.study.statistics import Interval
+
+NETWORK = "one-shot"
+DOUBLE = 2.0  # ratios of 1/4 and 4 have the strongest colours
 
 
-def shift(shelf: Shelf) -> Drawing:
+def shift(family: Family) -> Drawing:
     """Mean RMSE of each method over that of one-shot on the same instances, per set."""
-    problems = [p for p in PROBLEMS if any(shelf.seeds(p, ONE_SHOT, on) for on in SETS)]
-    if not problems:
-        raise NothingToDraw(f"no records of one-shot with the model {shelf.family}")
-    shown = [s for s in SERIES[1:] if any(shelf.problems(s, on) for on in SETS)]
-    figure = Figure(figsize=(PAGE, 0.34 * len(shown) + 1.2), layout="constrained")
-    axes = figure.subplots(1, len(SETS), sharey=True, sharex=True)
-    for axis, on in zip(axes, SETS, strict=True):
-        axis.set_title(on)
-        for row, series in enumerate(shown):
-            _row(axis, row, [ratio_to_one_shot(shelf, p, series, on) for p in problems], problems)
-        axis.axvline(1, color="black", linewidth=0.8)
-        axis.grid(False, axis="y")
-        axis.tick_params(axis="y", length=0)
-        for edge in range(1, len(shown)):
-            axis.axhline(edge - 0.5, color="0.9", linewidth=0.4)
-        if not any(shelf.seeds(p, ONE_SHOT, on) for p in problems):
-            axis.set_title(f"{on}: no records")
-    axes[0].set_yticks(range(len(shown)), [s.label for s in shown])
-    axes[0].set_ylim(len(shown) - 0.5, -0.5)
-    log_scale(axes[0], "x")
-    axes[1].set_xlabel("mean RMSE / mean RMSE of one-shot")
-    handles = [
-        Line2D([], [], linestyle="", color=PROBLEMS[p][0], marker=PROBLEMS[p][1]) for p in problems
+    network = next(iter(family.pick(NETWORK)), None)
+    sets = family.query.sets
+    shown = [on for on in sets if network is not None and family.problems(network, on)]
+    if network is None or not shown:
+        raise NothingToDraw(f"no records of one-shot with the model {family.name}")
+    methods = {
+        on: [s for s in family.series if s is not network and family.problems(s, on)]
+        for on in shown
+    }
+    shown = [on for on in shown if methods[on]]
+    if not shown:
+        raise NothingToDraw(f"no method beside one-shot with the model {family.name}")
+    problems = [
+        p for p in family.query.problems if any(p in family.problems(network, on) for on in shown)
     ]
-    handles.append(Line2D([], [], linestyle="", color="black", marker="|", markersize=9))
-    figure.legend(handles, [*problems, "geometric mean"], loc="outside lower center", ncols=4)
+    heights = [0.17 * len(methods[on]) + 0.2 for on in shown]
+    width = min(PAGE, 1.9 + 0.62 * (len(problems) + 1))
+    figure = Figure(figsize=(width, sum(heights) + 0.55), layout="constrained")
+    axes = figure.subplots(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for axis, on in zip(axes, shown, strict=True):
+        _matrix(axis, family, on, methods[on], problems)
+    axes[0].set_xticks(range(len(problems) + 1), [*map(short, problems), "geometric\nmean"])
+    axes[0].xaxis.tick_top()
+    every = list(dict.fromkeys(s for on in shown for s in methods[on]))
     return Drawing(
         figure,
         caption(
-            "Error of each method relative to one-shot (1, black line) on the test set and off",
-            "distribution; left of 1 is better. Ratios of means over the instances that both were",
-            "run on, with 95% percentile bootstrap intervals within seeds; the tall mark is the",
-            "geometric mean over the problems shown in its row.",
-            grounds([s.method for s in shown]),
-            f"one-shot on test: {trial_count(shelf, problems, ONE_SHOT)};",
-            f"{fewest(shelf, problems, shown)}.",
-            models_used(shelf),
+            "Error of each method over that of one-shot on the test set and off distribution;",
+            "below 1 (blue) is better. Ratios of means over the instances that both were run on,",
+            "in bold where their 95% bootstrap interval excludes 1; on the right the geometric",
+            "mean over the problems of the row.",
+            starts_and_objectives(family.query, [s.method for s in every]),
+            f"one-shot on test: {trial_count(family, family.problems(network), network)};",
+            f"{fewest(family, problems, every)}.",
+            models_used(family),
         ),
     )
 
 
-def ratio_to_one_shot(shelf: Shelf, problem: str, series: Series, on: str) -> Interval | None:
+def ratio_to_one_shot(family: Family, problem: str, series: Series, on: str) -> Interval | None:
     """Ratio of mean errors on shared trials; None where there are none."""
-    errors = {
-        "own": shelf.instances(problem, series, on)["rmse"],
-        "reference": shelf.instances(problem, ONE_SHOT, on)["rmse"],
-    }
-    both = pd.concat(errors, axis=1, join="inner").replace(np.inf, np.nan)
-    seeds = both.index.get_level_values("seed")
-    ratio = ratio_interval(both["own"], both["reference"], groups=seeds)
-    return ratio if ratio.count else None
+    (network,) = family.pick(NETWORK)
+    return family.trials(problem, series, on).ratio(family.trials(problem, network, on))
 
 
-def _row(axis: Axes, row: int, ratios: list[Interval | None], problems: list[str]) -> None:
-    known = [ratio.value for ratio in ratios if ratio is not None]
-    if not known:
-        return
-    mean = float(np.exp(np.mean(np.log(known))))
-    axis.plot(mean, row, color="black", marker="|", markersize=13, markeredgewidth=1.2)
-    for place, (problem, ratio) in enumerate(zip(problems, ratios, strict=True)):
-        if ratio is None:
-            continue
-        color, marker = PROBLEMS[problem]
-        y = row + spread(place, len(problems), 0.62)
-        axis.plot([ratio.low, ratio.high], [y, y], color=color, linewidth=0.8)
-        axis.plot(ratio.value, y, color=color, marker=marker, markersize=2.8)
+def _matrix(
+    axis: Axes,
+    family: Family,
+    on: str,
+    methods: list[Series],
+    problems: list[str],
+) -> None:
+    found = [[ratio_to_one_shot(family, p, s, on) for p in problems] for s in methods]
+    values = np.array([[np.nan if r is None else r.value for r in row] for row in found])
+    known = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
+    means = [np.exp(np.nanmean(row)) if np.isfinite(row).any() else np.nan for row in known]
+    table = np.column_stack([values, means])
+    reach = DOUBLE * np.log(2)
+    colors, scale = colormaps["RdBu_r"].with_extremes(bad=MISSING), Normalize(-reach, reach)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shades = 0.75 * np.log(table)
+    axis.imshow(np.ma.masked_invalid(shades), cmap=colors, norm=scale, aspect="auto")
+    for (row, column), value in np.ndenumerate(table):
+        interval = found[row][column] if column < len(problems) else None
+        clear = interval is not None and (interval.low > 1 or interval.high < 1)
+        strong = np.isfinite(value) and abs(0.75 * np.log(value)) > 0.62 * reach
+        axis.text(
+            column,
+            row,
+            f"{value:.2f}" if value < 10 else f"{value:.0f}" if np.isfinite(value) else "–",
+            ha="center",
+            va="center",
+            fontsize=5.5,
+            color="white" if strong else "black",
+            fontweight="bold" if clear else "normal",
+        )
+    axis.set_yticks(range(len(methods)), [s.label for s in methods])
+    axis.set_xticks([])
+    axis.set_ylabel(on)
+    axis.tick_params(length=0)
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    axis.axvline(len(problems) - 0.5, color="white", linewidth=3)

@@ -3,26 +3,100 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from deceptron.report.index import Index
-from deceptron.report.published import published
-from deceptron.report.tables.table import Cell, Column, Table
-from deceptron.report.tables.view import PAPER_SETTINGS, TUNED, View, mean
+from deceptron.report.published import paper_value
+from deceptron.report.query import Query, Trials
+from deceptron.report.tables.summary import PAPER_SETTINGS, TUNED
+from deceptron.report.tables.table import Column, Table, Value, measured
 from deceptron.report.words import uncharged
 from deceptron.study.statistics import break_even
 
 BASELINES = ("wiener", *PAPER_SETTINGS, *TUNED, "lm-true", "gn-prior")
 
 
-def amortisation(index: Index) -> Table:
+@dataclass(frozen=True)
+class Purchase:
+    """A trained pair, D-IPG on it, and a baseline that it should save the cost of."""
+
+    query: Query
+    problem: str
+    model: str
+    baseline: str
+
+    @property
+    def train_seconds(self) -> float:
+        """NaN where not recorded."""
+        row = self.query.model(self.problem, self.model)
+        return math.nan if row is None else float(row["train_seconds"])
+
+    def of(self, method: str) -> Trials:
+        """A method with this model."""
+        return self.query.trials(self.problem, self.model, method)
+
+    @property
+    def d_ipg(self) -> Trials:
+        """D-IPG."""
+        return self.of("d-ipg")
+
+    @property
+    def other(self) -> Trials:
+        """The baseline."""
+        return self.of(self.baseline)
+
+    @property
+    def alone(self) -> float:
+        """Solves until training is paid for, an instance at a time."""
+        return break_even(self.train_seconds, self.other.latency, self.d_ipg.latency)
+
+    @property
+    def paper(self) -> float:
+        """The paper's number, NaN for other models."""
+        if self.model != "paper":
+            return math.nan
+        where = {"problem": self.problem, "method": self.baseline}
+        return paper_value("Table 8", "break-even", **where).value
+
+    @property
+    def batched(self) -> float:
+        """The same in a batch."""
+        seconds = [trials.average("seconds") for trials in (self.other, self.d_ipg)]
+        return break_even(self.train_seconds, *seconds)
+
+
+def _solves(number: float) -> Value:
+    return "never" if number == math.inf else number
+
+
+COLUMNS = (
+    Column("problem", "problem", value=lambda p: p.problem),
+    Column("model", "trained by", value=lambda p: p.query.preset(p.problem, p.model)),
+    Column("baseline", "baseline", value=lambda p: p.baseline),
+    Column("train_seconds", "T_train, s", value=lambda p: p.train_seconds),
+    Column("seconds_d_ipg", "D-IPG", "C alone, s", lambda p: p.d_ipg.latency),
+    Column("seconds_baseline", "baseline", "C alone, s", lambda p: p.other.latency),
+    Column("n_paper", "paper", "N alone", lambda p: p.paper),
+    Column("n_ours", "ours", "N alone", lambda p: _solves(p.alone)),
+    Column(
+        "n_difference",
+        "difference",
+        "N alone",
+        lambda p: p.alone - p.paper if math.isfinite(p.alone) else None,
+    ),
+    Column("n_batched", "N in a batch", value=lambda p: _solves(p.batched)),
+    Column("rmse_d_ipg", "D-IPG", "RMSE", lambda p: p.d_ipg.mean("rmse")),
+    Column("rmse_baseline", "baseline", "RMSE", lambda p: p.other.mean("rmse")),
+)
+
+
+def amortisation(query: Query) -> Table:
     """Table 8 of the paper, with the errors that the compared costs buy."""
-    view = View(index)
-    rows: list[tuple[Cell, ...]] = []
-    for problem in index.problems:
+    lines = []
+    for problem in query.problems:
         for model in ("paper", "standard"):
-            planned = view.planned(problem, model)
-            rows += [
-                _row(view, problem, model, baseline)
+            planned = query.planned_methods(problem, model)
+            lines += [
+                measured(COLUMNS, Purchase(query, problem, model, baseline))
                 for baseline in BASELINES
                 if baseline in planned and "d-ipg" in planned
             ]
@@ -33,53 +107,9 @@ def amortisation(index: Index) -> Table:
         "baseline is no dearer. C is the median time of an instance solved alone, in a batch the "
         "mean share of the batch's time. The baselines on the surrogate need f too, so that N is "
         "an upper bound for them; wiener and the methods on the simulator need no training."
-        f"{uncharged(BASELINES)} A "
+        f"{uncharged(query, BASELINES)} A "
         "cheaper answer is not always as good: the errors stand beside. The paper's values "
         "(Table 8) are of a GPU, ours of one CPU thread.",
-        (
-            Column("problem", "problem"),
-            Column("model", "trained by"),
-            Column("baseline", "baseline"),
-            Column("train_seconds", "T_train, s"),
-            Column("seconds_d_ipg", "D-IPG", "C alone, s"),
-            Column("seconds_baseline", "baseline", "C alone, s"),
-            Column("n_paper", "paper", "N alone"),
-            Column("n_ours", "ours", "N alone"),
-            Column("n_difference", "difference", "N alone"),
-            Column("n_batched", "N in a batch"),
-            Column("rmse_d_ipg", "D-IPG", "RMSE"),
-            Column("rmse_baseline", "baseline", "RMSE"),
-        ),
-        tuple(rows),
-        view.notes(),
+        COLUMNS,
+        tuple(lines),
     )
-
-
-def _row(view: View, problem: str, model: str, baseline: str) -> tuple[Cell, ...]:
-    found = {method: view.instances(problem, model, method) for method in ("d-ipg", baseline)}
-    alone = {method: view.latency(problem, model, method) for method in found}
-    batched = {method: float(rows["seconds"].mean()) for method, rows in found.items()}
-    row = view.model(problem, model)
-    train = math.nan if row is None else float(row["train_seconds"])
-    theirs = math.nan
-    if model == "paper":
-        theirs = published("Table 8", "break-even", problem=problem, method=baseline).value
-    ours = break_even(train, alone[baseline], alone["d-ipg"])
-    return (
-        problem,
-        view.preset(problem, model),
-        baseline,
-        train,
-        alone["d-ipg"],
-        alone[baseline],
-        theirs,
-        _solves(ours),
-        ours - theirs if math.isfinite(ours) else None,
-        _solves(break_even(train, batched[baseline], batched["d-ipg"])),
-        mean(found["d-ipg"], "rmse"),
-        mean(found[baseline], "rmse"),
-    )
-
-
-def _solves(count: float) -> Cell:
-    return "never" if count == math.inf else count

@@ -1,9 +1,8 @@
-"""The same table as CSV for programs, and as Markdown, LaTeX and HTML for people."""
+"""The same table as CSV for programs, and as Markdown and LaTeX for people."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 from collections.abc import Iterator
@@ -11,13 +10,13 @@ from pathlib import Path
 
 from deceptron.core.files import make_folder, replacing
 from deceptron.report.tables.table import (
-    Cell,
     Count,
     Exact,
     Interval,
     Probability,
     Spread,
     Table,
+    Value,
     is_number,
     text,
 )
@@ -73,8 +72,8 @@ def to_csv(table: Table) -> str:
 def to_markdown(table: Table) -> str:
     """A pipe table with aligned columns, title and caption above, notes below."""
     titles = [f"{c.title}, {c.group}" if c.group else c.title for c in table.columns]
-    body = [[cell.replace("|", r"\|") for cell in row] for row in _texts(table)]
-    right = _right(table)
+    body = [[cell.replace("|", r"\|") for cell in row] for row in texts(table)]
+    right = aligned_right(table)
     widths = [max(3, *(len(line[k]) for line in [titles, *body])) for k in range(len(titles))]
 
     def line(cells: list[str]) -> str:
@@ -118,7 +117,7 @@ def _pages(table: Table) -> list[list[list[str]]]:
     """Rows that fit on a page, a new one where the first column changes."""
     pages: list[list[list[str]]] = []
     block: list[list[str]] = []
-    rows = _texts(table)
+    rows = texts(table)
     for index, row in enumerate(rows):
         block.append(row)
         if index + 1 < len(rows) and not rows[index + 1][0]:
@@ -131,18 +130,18 @@ def _pages(table: Table) -> list[list[list[str]]]:
 
 
 def _tabular(table: Table, rows: list[list[str]]) -> list[str]:
-    sides = "".join("r" if side else "l" for side in _right(table))
+    sides = "".join("r" if side else "l" for side in aligned_right(table))
     lines = [
         r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
     ]
-    groups = list(_groups(table))
-    if any(group for group, _, _ in groups):
-        spans = (rf"\multicolumn{{{span}}}{{c}}{{{_latex(group)}}}" for group, _, span in groups)
+    spanned = list(groups(table))
+    if any(group for group, _, _ in spanned):
+        spans = (rf"\multicolumn{{{span}}}{{c}}{{{_latex(group)}}}" for group, _, span in spanned)
         rules = (
             rf"\cmidrule(lr){{{start + 1}-{start + span}}}"
-            for group, start, span in groups
+            for group, start, span in spanned
             if group
         )
         lines += [" & ".join(spans) + r" \\", " ".join(rules)]
@@ -155,36 +154,8 @@ def _tabular(table: Table, rows: list[list[str]]) -> list[str]:
     return [*lines, r"\bottomrule", r"\end{tabular}}"]
 
 
-def to_html(table: Table) -> str:
-    """The table element alone."""
-    right = _right(table)
-    head = ""
-    groups = list(_groups(table))
-    if any(group for group, _, _ in groups):
-        spans = (f'<th colspan="{span}">{html.escape(group)}</th>' for group, _, span in groups)
-        head = f"<tr>{''.join(spans)}</tr>"
-    titles = "".join(
-        f"<th{_number_class(side)}>{html.escape(column.title)}</th>"
-        for column, side in zip(table.columns, right, strict=True)
-    )
-    rows = []
-    texts = _texts(table)
-    blocks = any(not row[0] for row in texts)
-    for index, row in enumerate(texts):
-        cells = "".join(
-            f"<td{_number_class(side)}>{html.escape(cell)}</td>"
-            for cell, side in zip(row, right, strict=True)
-        )
-        rows.append(f"<tr{' class=block' if blocks and index and row[0] else ''}>{cells}</tr>")
-    return (
-        f"<table><thead>{head}<tr>{titles}</tr></thead><tbody>\n"
-        + "\n".join(rows)
-        + "\n</tbody></table>"
-    )
-
-
-def _texts(table: Table) -> list[list[str]]:
-    """Cells as text; a value that repeats the one above it in the first column is left blank."""
+def texts(table: Table) -> list[list[str]]:
+    """Values as text; a value that repeats the one above it in the first column is left blank."""
     rows = [[text(cell) for cell in row] for row in table.rows]
     firsts = [row[0] for row in rows]
     for index in range(1, len(rows)):
@@ -193,15 +164,16 @@ def _texts(table: Table) -> list[list[str]]:
     return rows
 
 
-def _columns(table: Table) -> list[list[Cell]]:
+def _columns(table: Table) -> list[list[Value]]:
     return [[row[k] for row in table.rows] for k in range(len(table.columns))]
 
 
-def _right(table: Table) -> list[bool]:
+def aligned_right(table: Table) -> list[bool]:
+    """Whether each column holds numbers."""
     return [any(map(is_number, cells)) for cells in _columns(table)]
 
 
-def _groups(table: Table) -> Iterator[tuple[str, int, int]]:
+def groups(table: Table) -> Iterator[tuple[str, int, int]]:
     """Runs of columns under one heading: its text, first column and width."""
     start = 0
     for index in range(1, len(table.columns) + 1):
@@ -211,7 +183,7 @@ def _groups(table: Table) -> Iterator[tuple[str, int, int]]:
             start = index
 
 
-def _parts(cells: list[Cell]) -> tuple[str, ...]:
+def _parts(cells: list[Value]) -> tuple[str, ...]:
     if any(isinstance(cell, Interval) for cell in cells):
         return "", "_low", "_high"
     if any(isinstance(cell, Spread) for cell in cells):
@@ -219,7 +191,7 @@ def _parts(cells: list[Cell]) -> tuple[str, ...]:
     return ("",)
 
 
-def _plain(cell: Cell, width: int) -> list[str]:
+def _plain(cell: Value, width: int) -> list[str]:
     values: tuple[object, ...]
     if isinstance(cell, Interval):
         values = (cell.value, cell.low, cell.high)
@@ -241,7 +213,3 @@ def _digits(value: object) -> str:
 
 def _latex(words: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in words)
-
-
-def _number_class(right: bool) -> str:
-    return " class=n" if right else ""

@@ -6,16 +6,17 @@ that both were run on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from deceptron.report.index import Index
-from deceptron.report.tables.paired import paired, shared
-from deceptron.report.tables.table import Cell, Column, Count, Probability, Table
-from deceptron.report.tables.view import View, in_noise, mean
-from deceptron.report.words import INTERVALS, RMSE_LIMITS
+from deceptron.report.query import Query, Trials, shared
+from deceptron.report.tables.table import Column, Count, Line, Table, Value, count, measured
+from deceptron.report.tables.table import p_value as p_of
+from deceptron.report.words import INTERVALS, rmse_limits
 from deceptron.study.statistics import Interval, ratio_interval
 
 OURS, NETWORK, COLD = "guarded-true", "one-shot", "gn-cold"
@@ -28,10 +29,131 @@ CHANCE = 0.01
 SHARE = 1 / 5  # of the cold start's simulator evaluations that guarded may use
 
 
-def guarded_in_distribution(index: Index) -> Table:
+@dataclass(frozen=True)
+class Contest:
+    """The guarded solver on one set of a problem, and whom it meets there."""
+
+    query: Query
+    problem: str
+    set: str
+    method: str = OURS
+
+    def of(self, method: str) -> Trials:
+        """The trials of a method here, all seeds."""
+        return self.query.pooled(self.problem, "standard", method, set=self.set)
+
+    @cached_property
+    def ours(self) -> Trials:
+        """Of the guarded solver."""
+        return self.of(self.method)
+
+    @cached_property
+    def network(self) -> Trials:
+        """Of the network alone."""
+        return self.of(NETWORK)
+
+    @cached_property
+    def cold(self) -> Trials:
+        """Of Gauss-Newton from the prior's mean."""
+        return self.of(COLD)
+
+    @cached_property
+    def best(self) -> str | None:
+        """The competitor whose error is hardest to match."""
+        found = {method: self.ours.ratio(self.of(method)) for method in COMPETITORS}
+        known = {method: ratio.value for method, ratio in found.items() if ratio is not None}
+        return max(known, key=known.__getitem__, default=None)
+
+    def against_best(self, method: str) -> Interval | None:
+        """The error of a method over that of the best competitor."""
+        return None if self.best is None else self.of(method).ratio(self.of(self.best))
+
+    @property
+    def best_rmse(self) -> Value:
+        """Mean error of the best competitor on shared trials."""
+        if self.best is None:
+            return None
+        theirs = self.of(self.best).rows["rmse"]
+        return float(shared(self.ours.rows["rmse"], theirs)[1].mean())
+
+    @property
+    def must_win(self) -> Value:
+        """Whether ours is clearly better where the network leaves more than noise."""
+        left = self.network.in_noise("true_residual")
+        found = self.ours.against(self.network)
+        if left is None or found is None:
+            return None
+        lower = found.difference.value < 0 and found.p < CHANCE
+        return _yes(lower) if left.value > UNEXPLAINED else "need not"
+
+    @property
+    def ratio_cold(self) -> Interval | None:
+        """Error over that of the cold start."""
+        return self.ours.ratio(self.cold)
+
+    @cached_property
+    def share_own_stop(self) -> float:
+        """Of the evaluations that the cold start spends to its own end."""
+        return ratio_interval(*shared(_simulator(self.ours), _simulator(self.cold))).value
+
+    @cached_property
+    def share_best_stop(self) -> float:
+        """Of those it needs for the first point that is as good as its last."""
+        steps = self.cold.steps
+        last = self.cold.rows["rmse"].reindex(steps.index)
+        good = steps[steps["rmse"] <= MARGIN * last]
+        first = good.groupby(level=[0, 1])["evaluations"].min().astype(float)
+        return ratio_interval(*shared(_simulator(self.ours), first)).value
+
+
+def _if_run(measure: Callable[[Contest], Value]) -> Callable[[Contest], Value]:
+    return lambda contest: measure(contest) if len(contest.ours) else None
+
+
+def _simulator(trials: Trials) -> pd.Series:
+    rows = trials.rows
+    return (rows["f"] + rows["jvp"] + rows["vjp"]).astype(float)
+
+
+def _within(value: Interval | float | None, limit: float) -> str | None:
+    number = value.value if isinstance(value, Interval) else value
+    return None if number is None or np.isnan(number) else _yes(number <= limit)
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _compared(ratio: Interval | None) -> Value:
+    return None if ratio is None else Count(ratio.count)
+
+
+IN_DISTRIBUTION = (
+    Column("problem", "problem", value=lambda c: c.problem),
+    Column("n", "n", value=lambda c: count(c.ours)),
+    Column("success_rmse", "success (rmse)", value=lambda c: c.ours.rate("rmse")),
+    Column("rmse", "RMSE", value=lambda c: c.ours.mean("rmse")),
+    Column("best", "best competitor", value=_if_run(lambda c: c.best)),
+    Column("shared", "n", "shared trials", _if_run(lambda c: _compared(c.against_best(OURS)))),
+    Column("rmse_best", "its RMSE", "shared trials", _if_run(lambda c: c.best_rmse)),
+    Column("ratio", "RMSE / its", "shared trials", _if_run(lambda c: c.against_best(OURS))),
+    Column(
+        "no_worse",
+        f"<= {MARGIN}",
+        "shared trials",
+        _if_run(lambda c: _within(c.against_best(OURS), MARGIN)),
+    ),
+    Column(
+        "ratio_prior",
+        "guarded-prior's RMSE / its",
+        "shared trials",
+        _if_run(lambda c: c.against_best("guarded-prior")),
+    ),
+)
+
+
+def guarded_in_distribution(query: Query) -> Table:
     """Test sets: success, and the error relative to the best competitor."""
-    trials = Trials(View(index))
-    rows = [_in_distribution(trials, problem) for problem in index.problems]
     return Table(
         "guarded-in-distribution",
         "Guarded on the true simulator, in distribution",
@@ -39,39 +161,56 @@ def guarded_in_distribution(index: Index) -> Table:
         "the trials that both were run on, with 95% percentile bootstrap intervals, instances "
         f"resampled within seeds. The best competitor is the one of {', '.join(COMPETITORS)} "
         f"with the largest ratio; {OURS} should have at most {MARGIN} times its error. "
-        f"Success (rmse): {RMSE_LIMITS}. {INTERVALS}",
-        (
-            Column("problem", "problem"),
-            Column("n", "n"),
-            Column("success_rmse", "success (rmse)"),
-            Column("rmse", "RMSE"),
-            Column("best", "best competitor"),
-            Column("shared", "n", "shared trials"),
-            Column("rmse_best", "its RMSE", "shared trials"),
-            Column("ratio", "RMSE / its", "shared trials"),
-            Column("no_worse", f"<= {MARGIN}", "shared trials"),
-            Column("ratio_prior", "guarded-prior's RMSE / its", "shared trials"),
-        ),
-        tuple(rows),
-        trials.view.notes(),
+        f"Success (rmse): {rmse_limits(query)}. {INTERVALS}",
+        IN_DISTRIBUTION,
+        tuple(measured(IN_DISTRIBUTION, Contest(query, p, "test")) for p in query.problems),
     )
 
 
-def guarded_off_distribution(index: Index) -> Table:
+SHARES = f"share of {COLD}'s evaluations"
+OFF_DISTRIBUTION = (
+    Column("problem", "problem", value=lambda c: c.problem),
+    Column("set", "set", value=lambda c: c.set),
+    Column("method", "method", value=lambda c: c.method),
+    Column("n", "n", value=lambda c: count(c.ours)),
+    Column("rmse", "RMSE", value=lambda c: c.ours.mean("rmse")),
+    Column(
+        "true_residual",
+        "simulator residual / noise",
+        value=lambda c: c.ours.in_noise("true_residual"),
+    ),
+    Column(
+        "one_shot_residual",
+        "simulator residual / noise",
+        "one-shot",
+        _if_run(lambda c: c.network.in_noise("true_residual")),
+    ),
+    Column("ratio_one_shot", "RMSE / its", "one-shot", lambda c: c.ours.ratio(c.network)),
+    Column("p", "p", "one-shot", lambda c: p_of(c.ours.against(c.network))),
+    Column("beats_one_shot", "lower where it must be", "one-shot", lambda c: c.must_win),
+    Column("shared", "shared trials", COLD, lambda c: _compared(c.ratio_cold)),
+    Column("ratio_cold", "RMSE / its", COLD, lambda c: c.ratio_cold),
+    Column("no_worse", f"<= {MARGIN}", COLD, lambda c: _within(c.ratio_cold, MARGIN)),
+    Column("g", "g", value=lambda c: c.ours.average("g")),
+    Column(
+        "evaluations", "simulator evaluations", value=lambda c: float(_simulator(c.ours).mean())
+    ),
+    Column("share_own_stop", "own stop", SHARES, lambda c: c.share_own_stop),
+    Column("share_best_stop", "in its favour", SHARES, lambda c: c.share_best_stop),
+    Column("a_fifth", "<= 1/5", SHARES, lambda c: _within(c.share_best_stop, SHARE)),
+)
+
+
+def guarded_off_distribution(query: Query) -> Table:
     """Shifted and extreme sets: one-shot where it fails, and what a cold start costs."""
-    trials = Trials(View(index))
-    made = [
-        _off_distribution(trials, problem, set, method)
+    contests = [
+        Contest(query, problem, set, method)
         for set in ("shifted", "extreme")
-        for problem in index.problems
+        for problem in query.problems
         for method in VARIANTS
-        if trials.planned(problem, set, method)
+        if query.planned_seeds(problem, "standard", method, set=set)
     ]
-    groups = dict.fromkeys((line.set, line.method) for line in made)
-    medians = [
-        _median(*group, [line for line in made if (line.set, line.method) == group])
-        for group in groups
-    ]
+    groups = dict.fromkeys((contest.set, contest.method) for contest in contests)
     return Table(
         "guarded-off-distribution",
         "Guarded on the true simulator, off distribution",
@@ -83,185 +222,31 @@ def guarded_off_distribution(index: Index) -> Table:
         f"counted alike; {COLD}'s are counted to its own stop and, in its favour, to its first "
         f"point within {MARGIN - 1:.0%} of its final error. g counts passes of the network. Last "
         f"lines: medians over problems. {INTERVALS}",
+        OFF_DISTRIBUTION,
         (
-            Column("problem", "problem"),
-            Column("set", "set"),
-            Column("method", "method"),
-            Column("n", "n"),
-            Column("rmse", "RMSE"),
-            Column("true_residual", "simulator residual / noise"),
-            Column("one_shot_residual", "simulator residual / noise", "one-shot"),
-            Column("ratio_one_shot", "RMSE / its", "one-shot"),
-            Column("p", "p", "one-shot"),
-            Column("beats_one_shot", "lower where it must be", "one-shot"),
-            Column("shared", "shared trials", COLD),
-            Column("ratio_cold", "RMSE / its", COLD),
-            Column("no_worse", f"<= {MARGIN}", COLD),
-            Column("g", "g"),
-            Column("evaluations", "simulator evaluations"),
-            Column("share_own_stop", "own stop", f"share of {COLD}'s evaluations"),
-            Column("share_best_stop", "in its favour", f"share of {COLD}'s evaluations"),
-            Column("a_fifth", "<= 1/5", f"share of {COLD}'s evaluations"),
+            *(measured(OFF_DISTRIBUTION, contest) for contest in contests),
+            *(_medians(*group, contests) for group in groups),
         ),
-        (*(line.cells for line in made), *medians),
-        trials.view.notes(),
     )
 
 
-class Trials:
-    """The instances of a method on all seeds, indexed by seed and instance."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-
-    def of(self, problem: str, set: str, method: str) -> pd.DataFrame:
-        """Of the model standard; empty, and noted, where a planned cell is not there."""
-        seeds = self.planned(problem, set, method)
-        cells = [self.view.instances(problem, "standard", method, set=set, seed=s) for s in seeds]
-        return _pooled([self.view.index.records.instances.iloc[:0], *cells])
-
-    def steps(self, problem: str, set: str, method: str) -> pd.DataFrame:
-        """Every accepted point of these trials."""
-        seeds = self.planned(problem, set, method)
-        cells = [self.view.steps(problem, "standard", method, set=set, seed=s) for s in seeds]
-        return _pooled([self.view.index.records.steps.iloc[:0], *cells])
-
-    def planned(self, problem: str, set: str, method: str) -> list[int]:
-        """Seeds that the study was to run."""
-        index = self.view.index
-        return [
-            seed
-            for seed in index.seeds
-            if (problem, set, "standard", seed, method) in index.planned
-        ]
+def _medians(set: str, method: str, contests: list[Contest]) -> Line:
+    own = [c for c in contests if (c.set, c.method) == (set, method)]
+    ratios = [np.nan if c.ratio_cold is None else c.ratio_cold.value for c in own]
+    ratio = _median(ratios)
+    best_stop = _median([c.share_best_stop for c in own])
+    return {
+        "problem": "median",
+        "set": set,
+        "method": method,
+        "ratio_cold": ratio,
+        "no_worse": _within(ratio, MARGIN),
+        "share_own_stop": _median([c.share_own_stop for c in own]),
+        "share_best_stop": best_stop,
+        "a_fifth": _within(best_stop, SHARE),
+    }
 
 
-def _pooled(cells: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(cells).set_index(["seed", "instance"])
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A row of the table, and the numbers its medians are taken of."""
-
-    set: str
-    method: str
-    cells: tuple[Cell, ...]
-    ratio: float
-    share_own_stop: float
-    share_best_stop: float
-
-
-def _in_distribution(trials: Trials, problem: str) -> tuple[Cell, ...]:
-    ours = trials.of(problem, "test", OURS)
-    if ours.empty:
-        return (problem, *[None] * 9)
-    own = (Count(len(ours)), trials.view.rate(ours, "rmse"), mean(ours, "rmse"))
-    others = {method: trials.of(problem, "test", method) for method in COMPETITORS}
-    ratios = {method: _ratio(ours, found) for method, found in others.items()}
-    known = [method for method, ratio in ratios.items() if not np.isnan(ratio.value)]
-    if not known:
-        return (problem, *own, *[None] * 6)
-    best = max(known, key=lambda method: ratios[method].value)
-    ratio, theirs = ratios[best], others[best]["rmse"]
-    prior = trials.of(problem, "test", "guarded-prior")
-    return (
-        problem,
-        *own,
-        best,
-        Count(ratio.count),
-        float(shared(ours["rmse"], theirs)[1].mean()),
-        ratio,
-        _verdict(ratio.value, MARGIN),
-        _ratio(prior, others[best]) if len(prior) else None,
-    )
-
-
-def _off_distribution(trials: Trials, problem: str, set: str, method: str) -> _Line:
-    ours, network, cold = (trials.of(problem, set, m) for m in (method, NETWORK, COLD))
-    label: tuple[Cell, ...] = (problem, set, method)
-    if ours.empty:
-        return _Line(set, method, (*label, *[None] * 15), np.nan, np.nan, np.nan)
-    ratio = _ratio(ours, cold)
-    beside: tuple[Cell, ...] = (None,) * 3
-    if ratio.count:
-        beside = (Count(ratio.count), ratio, _verdict(ratio.value, MARGIN))
-    spent = _simulator(ours)
-    shares = [
-        ratio_interval(*shared(spent, theirs)).value
-        for theirs in (_simulator(cold), _best_stop(cold, trials.steps(problem, set, COLD)))
-    ]
-    cells = (
-        *label,
-        Count(len(ours)),
-        mean(ours, "rmse"),
-        in_noise(ours, "true_residual"),
-        *_against_network(ours, network),
-        *beside,
-        float(ours["g"].mean()),
-        float(spent.mean()),
-        *shares,
-        _verdict(shares[1], SHARE),
-    )
-    return _Line(set, method, cells, ratio.value, *shares)
-
-
-def _against_network(ours: pd.DataFrame, network: pd.DataFrame) -> tuple[Cell, ...]:
-    """What the network alone leaves unexplained, and whether ours is better where it must be."""
-    if network.empty:
-        return (None,) * 4
-    left = in_noise(network, "true_residual")
-    change = paired(ours["rmse"], network["rmse"])
-    lower = change.difference.value < 0 and change.p < CHANCE
-    verdict = _yes(lower) if left.value > UNEXPLAINED else "need not"
-    return left, _ratio(ours, network), Probability(change.p), verdict
-
-
-def _median(set: str, method: str, lines: list[_Line]) -> tuple[Cell, ...]:
-    ratio, own_stop, best_stop = (
-        _known_median([getattr(line, name) for line in lines])
-        for name in ("ratio", "share_own_stop", "share_best_stop")
-    )
-    return (
-        "median",
-        set,
-        method,
-        *[None] * 8,
-        ratio,
-        _verdict(ratio, MARGIN),
-        None,
-        None,
-        own_stop,
-        best_stop,
-        _verdict(best_stop, SHARE),
-    )
-
-
-def _ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> Interval:
-    """Of the mean errors on shared trials."""
-    own, other = shared(ours["rmse"], theirs["rmse"])
-    return ratio_interval(own, other, groups=own.index.get_level_values("seed"))
-
-
-def _simulator(table: pd.DataFrame) -> pd.Series:
-    return (table["f"] + table["jvp"] + table["vjp"]).astype(float)
-
-
-def _best_stop(cold: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
-    """Evaluations of each trial up to its first point that is as good as its last."""
-    last = cold["rmse"].reindex(steps.index)
-    good = steps[steps["rmse"] <= MARGIN * last]
-    return good.groupby(level=["seed", "instance"])["evaluations"].min().astype(float)
-
-
-def _known_median(values: list[float]) -> float:
+def _median(values: list[float]) -> float:
     known = [value for value in values if not np.isnan(value)]
     return float(np.median(known)) if known else np.nan
-
-
-def _verdict(value: float, limit: float) -> str | None:
-    return None if np.isnan(value) else _yes(value <= limit)
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"

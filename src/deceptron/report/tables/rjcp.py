@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from deceptron.report.index import WITHOUT_JCP, Index
-from deceptron.report.published import published
-from deceptron.report.tables.table import Cell, Column, Probability, Table
-from deceptron.report.tables.view import View
+from deceptron.report.published import paper_value
+from deceptron.report.query import WITHOUT_JCP, Query
+from deceptron.report.tables.table import Column, Line, Probability, Table, Value, measured
 from deceptron.study.statistics import Correlation, coefficient_of_variation, spearman
 
 # RJCP of a pair or answer against ...
@@ -17,27 +16,34 @@ _BETWEEN = {
     "rmse": "mean RMSE",
     "failure": "failure rate (rmse)",
 }
+COLUMNS = (
+    Column("between", "points"),
+    Column("outcome", "RJCP against"),
+    Column("points", "N", value=lambda c: c.count),
+    Column("rho", "rho", value=lambda c: c.rho),
+    Column("p", "p", value=lambda c: Probability(c.p)),
+    Column("rho_paper", "paper's rho"),
+    Column("rho_difference", "difference"),
+)
 
 
-def rjcp_predicts(index: Index) -> Table:
+def rjcp_predicts(query: Query) -> Table:
     """Rank correlations of RJCP with how D-IPG ends."""
-    view = View(index)
-    rows: list[tuple[Cell, ...]] = []
-    theirs = published("Figure 6", "spearman", problem="all problems", method="d-ipg", model="")
+    lines: list[Line] = []
+    theirs = paper_value("Figure 6", "spearman", problem="all problems", method="d-ipg", model="")
     for model, plain in WITHOUT_JCP.items():
-        points = between_models(view, (model, plain))
+        points = between_models(query, (model, plain))
         for key, words in _BETWEEN.items():
             found = spearman(points["rjcp"], points[key])
             paper = theirs.value if key == "variation" and model == "paper" else np.nan
-            what = f"problems x JCP, {model}"
-            rows.append((what, words, *_cells(found), paper, found.rho - paper))
-    for problem in index.problems:
+            beside: dict[str, Value] = {"rho_paper": paper, "rho_difference": found.rho - paper}
+            lines.append({**_line(f"problems x JCP, {model}", words, found), **beside})
+    for problem in query.problems:
         for model in WITHOUT_JCP:
-            if "d-ipg" in view.planned(problem, model):
-                cell = view.instances(problem, model, "d-ipg")
-                found = spearman(cell["rjcp"], cell["rmse"])
-                what = f"instances of {problem}, {view.preset(problem, model)}"
-                rows.append((what, "RMSE", *_cells(found), None, None))
+            if "d-ipg" in query.planned_methods(problem, model):
+                rows = query.trials(problem, model, "d-ipg").rows
+                what = f"instances of {problem}, {query.preset(problem, model)}"
+                lines.append(_line(what, "RMSE", spearman(rows["rjcp"], rows["rmse"])))
     return Table(
         "rjcp",
         "What RJCP predicts",
@@ -45,42 +51,33 @@ def rjcp_predicts(index: Index) -> Table:
         "with their errors. Between models: a point is a problem with or without JCP and the mean "
         "over its instances, as in the paper's Figure 6. Within a model: a point is an instance. "
         "Two-sided p from Student's t, not corrected for the number of lines. Test set, seed "
-        f"{index.seed}; failure by the rule rmse.",
-        (
-            Column("between", "points"),
-            Column("outcome", "RJCP against"),
-            Column("points", "N"),
-            Column("rho", "rho"),
-            Column("p", "p"),
-            Column("rho_paper", "paper's rho"),
-            Column("rho_difference", "difference"),
-        ),
-        tuple(rows),
-        view.notes(),
+        f"{query.seed}; failure by the rule rmse.",
+        COLUMNS,
+        tuple(lines),
     )
 
 
-def between_models(view: View, models: tuple[str, ...]) -> pd.DataFrame:
+def between_models(query: Query, models: tuple[str, ...]) -> pd.DataFrame:
     """A row per problem and model: mean RJCP at the answers of D-IPG, and how it ends."""
     rows = []
-    for problem in view.index.problems:
+    for problem in query.problems:
         for model in models:
-            if "d-ipg" not in view.planned(problem, model):
+            if "d-ipg" not in query.planned_methods(problem, model):
                 continue
-            cell = view.instances(problem, model, "d-ipg")
-            if len(cell):
+            trials = query.trials(problem, model, "d-ipg")
+            if len(trials):
                 rows.append(
                     {
                         "problem": problem,
                         "model": model,
-                        "rjcp": float(cell["rjcp"].mean()),
-                        "variation": coefficient_of_variation(cell["rmse"]),
-                        "rmse": float(cell["rmse"].mean()),
-                        "failure": 1 - view.rate(cell, "rmse").value,
+                        "rjcp": trials.average("rjcp"),
+                        "variation": coefficient_of_variation(trials.rows["rmse"]),
+                        "rmse": trials.average("rmse"),
+                        "failure": 1 - trials.rate_value("rmse"),
                     }
                 )
     return pd.DataFrame(rows, columns=["problem", "model", "rjcp", *_BETWEEN])
 
 
-def _cells(found: Correlation) -> tuple[Cell, ...]:
-    return found.count, found.rho, Probability(found.p)
+def _line(between: str, outcome: str, found: Correlation) -> dict[str, Value]:
+    return {"between": between, "outcome": outcome, **measured(COLUMNS, found)}

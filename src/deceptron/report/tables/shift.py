@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from dataclasses import replace
 
-from deceptron.report.index import Index
-from deceptron.report.tables.paired import rmse_change
-from deceptron.report.tables.table import Cell, Column, Count, Table
-from deceptron.report.tables.view import View, in_noise, mean
-from deceptron.report.words import INTERVALS, grounds, strict_rule
-from deceptron.study.names import SETS
+from deceptron.report.query import Query
+from deceptron.report.tables.methods import COLUMNS as METHOD_COLUMNS
+from deceptron.report.tables.methods import Run
+from deceptron.report.tables.table import Column, Line, Table, measured
+from deceptron.report.words import INTERVALS, starts_and_objectives, strict_rule
+from deceptron.study.names import STEP_SIZE_METHODS
 
-SHOWN = (
-    "one-shot",
-    "wiener",
-    "d-ipg",
-    "d-ipg-tuned",
-    "lm-tuned",
-    "guarded",
-    "lm-true",
-    "guarded-true",
-    "gn-prior",
+NETWORK = "one-shot"
+# Of the library's methods those that compete off distribution; a user's own are always shown.
+LEFT_OUT = (
+    *STEP_SIZE_METHODS,
+    *("d-ipg-free", "gd", "gn", "lm", "l-bfgs", "gn-tuned", "l-bfgs-tuned"),
+    *("guarded-prior", "gn-cold", "lm-cold", "l-bfgs-cold"),
+)
+_SAME = {column.key: column for column in METHOD_COLUMNS}
+COLUMNS = (
+    Column("problem", "problem"),
+    Column("set", "set"),
+    Column("method", "method"),
+    _SAME["n"],
+    _SAME["rmse"],
+    replace(_SAME["rmse_minus_d_ipg"], key="rmse_minus_one_shot", title="RMSE - one-shot's"),
+    _SAME["p"],
+    replace(_SAME["success_strict"], title="success (strict)", group=""),
+    replace(_SAME["true_residual"], title="simulator residual / noise", group=""),
+    _SAME["evaluations"],
+    replace(_SAME["batched_ms"], title="ms in a batch", group=""),
 )
 
 
-def shift(index: Index) -> Table:
-    """The methods of ``SHOWN`` on the three sets of every problem."""
-    view = View(index)
-    shown = [method for method in SHOWN if method in index.methods]
-    rows: list[tuple[Cell, ...]] = []
-    for problem in index.problems:
-        for set in SETS:
-            alone = view.instances(problem, "standard", "one-shot", set=set)
-            planned = view.planned(problem, "standard", set=set)
-            rows += [_row(view, problem, set, m, alone) for m in shown if m in planned]
+def shift(query: Query) -> Table:
+    """The methods that compete off distribution, on every set of every problem."""
+    shown = [method for method in query.methods if method not in LEFT_OUT]
+    lines: list[Line] = []
+    for problem in query.problems:
+        for set in query.sets:
+            alone = query.trials(problem, "standard", NETWORK, set=set)
+            for method in query.planned_methods(problem, "standard", set=set):
+                if method in shown:
+                    trials = query.trials(problem, "standard", method, set=set)
+                    run = Run(trials, None if method == NETWORK else alone)
+                    label = {"problem": problem, "set": set, "method": method}
+                    lines.append({**label, **measured(COLUMNS, run)})
     return Table(
         "shift",
         "In distribution, shifted and extreme",
         "The model standard, which has seen neither the shifted nor the extreme set. d-ipg stops "
         "at the paper's tolerance, -tuned methods at the noise level. Simulator residuals are in "
-        f"units of the noise. {grounds(shown)} Seed {index.seed}. {strict_rule(index)} {INTERVALS}",
-        (
-            Column("problem", "problem"),
-            Column("set", "set"),
-            Column("method", "method"),
-            Column("n", "n"),
-            Column("rmse", "RMSE"),
-            Column("rmse_minus_one_shot", "RMSE - one-shot's", "paired"),
-            Column("p", "p", "paired"),
-            Column("success_strict", "success (strict)"),
-            Column("true_residual", "simulator residual / noise"),
-            Column("evaluations", "evaluations"),
-            Column("batched_ms", "ms in a batch"),
-        ),
-        tuple(rows),
-        view.notes(),
-    )
-
-
-def _row(view: View, problem: str, set: str, method: str, alone: pd.DataFrame) -> tuple[Cell, ...]:
-    found = view.instances(problem, "standard", method, set=set)
-    label: tuple[Cell, ...] = (problem, set, method)
-    if found.empty:
-        return (*label, *[None] * 8)
-    return (
-        *label,
-        Count(len(found)),
-        mean(found, "rmse"),
-        *((None, None) if method == "one-shot" else rmse_change(found, alone)),
-        view.rate(found, "strict"),
-        in_noise(found, "true_residual"),
-        float(found["evaluations"].mean()),
-        1e3 * float(found["seconds"].mean()),
+        f"units of the noise. {starts_and_objectives(query, shown)} Seed {query.seed}. "
+        f"{strict_rule(query)} {INTERVALS}",
+        COLUMNS,
+        tuple(lines),
     )

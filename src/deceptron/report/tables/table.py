@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from deceptron.study.statistics import Interval
+from deceptron.study.statistics import Interval, Paired
 
 MISSING = "-"
 FEW = 30  # a sample below this is marked
@@ -41,38 +42,74 @@ class Exact:
     value: float
 
 
-Cell: TypeAlias = str | int | float | Interval | Spread | Probability | Count | Exact | None
+Value: TypeAlias = str | int | float | Interval | Spread | Probability | Count | Exact | None
+Line: TypeAlias = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
 class Column:
-    """``key`` heads it in CSV, ``title`` where people read; ``group`` stands above its columns."""
+    """``key`` heads it in CSV, ``title`` where people read; ``group`` stands above its columns.
+
+    ``value`` measures it on what a line is about, ``paper`` looks up what was published about a
+    problem; a column without them is filled by the table.
+    """
 
     key: str
     title: str
     group: str = ""
+    value: Callable[[Any], Value] | None = None
+    paper: Callable[[str], Value] | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns; equal values of the first column below each other are a block.
+    """Lines of values by the key of their column; what a line does not have is a dash, as is NaN.
 
-    ``None`` and NaN are shown as a dash; ``notes`` say which records were missing.
+    Equal values of the first column below each other are a block; ``notes`` say which records were
+    missing.
     """
 
     name: str
     title: str
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"table {self.name}: {len(row)} cells, {len(self.columns)} columns"
-                )
+        known = {column.key for column in self.columns}
+        for line in self.lines:
+            if not line.keys() <= known:
+                raise ValueError(f"table {self.name} has no column {(line.keys() - known).pop()}")
+
+    @property
+    def rows(self) -> list[list[Value]]:
+        """The values in the order of the columns."""
+        return [[line.get(column.key) for column in self.columns] for line in self.lines]
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is more to read than labels and dashes."""
+        cells = [cell for row in self.rows for cell in row]
+        return bool(cells) and (
+            all(cell is not None for cell in cells)
+            or any(is_number(cell) and sort_key(cell) for cell in cells)
+        )
+
+
+def measured(columns: Iterable[Column], subject: Any) -> dict[str, Value]:
+    """The columns that can be measured on ``subject``."""
+    return {column.key: column.value(subject) for column in columns if column.value is not None}
+
+
+def paper_line(columns: Iterable[Column], problem: str) -> dict[str, Value]:
+    """The columns that the paper has for a problem."""
+    return {column.key: column.paper(problem) for column in columns if column.paper is not None}
+
+
+def differences(ours: Line, paper: Line) -> dict[str, Value]:
+    """Ours minus the paper's, column by column."""
+    return {key: difference(ours.get(key), value) for key, value in paper.items()}
 
 
 def number(value: float, scale: float | None = None) -> str:
@@ -90,7 +127,7 @@ def number(value: float, scale: float | None = None) -> str:
     return f"{round(value, digits):.{max(0, digits)}f}"
 
 
-def text(cell: Cell) -> str:
+def text(cell: Value) -> str:
     """The cell as people read it."""
     if cell is None:
         return MISSING
@@ -120,7 +157,7 @@ def text(cell: Cell) -> str:
     return number(cell)
 
 
-def difference(ours: Cell, paper: Cell) -> Cell:
+def difference(ours: Value, paper: Value) -> Value:
     """Ours minus the paper's, where both are numbers."""
     if isinstance(ours, Exact) and isinstance(paper, Exact):
         return Exact(ours.value - paper.value)
@@ -130,6 +167,30 @@ def difference(ours: Cell, paper: Cell) -> Cell:
     return value - paper if isinstance(value, float) and isinstance(paper, float) else None
 
 
-def is_number(cell: Cell) -> bool:
+def change(found: Paired | None) -> Interval | None:
+    """The mean difference of a paired comparison."""
+    return None if found is None else found.difference
+
+
+def p_value(found: Paired | None) -> Probability | None:
+    """Its p."""
+    return None if found is None else Probability(found.p)
+
+
+def count(trials: Sized) -> Count | None:
+    """How many there are; a dash for none."""
+    return Count(len(trials)) if len(trials) else None
+
+
+def sort_key(cell: Value) -> str:
+    """What a reader's program sorts by: a number in full, or the words; empty for a dash."""
+    if isinstance(cell, (Interval, Probability, Count, Exact)):
+        cell = cell.value
+    elif isinstance(cell, Spread):
+        cell = cell.mean
+    return "" if cell is None or cell != cell else str(cell)
+
+
+def is_number(cell: Value) -> bool:
     """Whether a column of such cells is aligned on the right."""
     return cell is not None and not isinstance(cell, str)

@@ -21,7 +21,6 @@ from deceptron.study.statistics.success import (
     RESIDUAL_LIMIT,
     STRICT_FACTOR,
     oracle_rmse,
-    rmse_limit,
     succeeded,
 )
 from deceptron.study.statistics.trajectories import (
@@ -54,7 +53,6 @@ __all__ = [
     "performance_profile",
     "rate_interval",
     "ratio_interval",
-    "rmse_limit",
     "spearman",
     "succeeded",
     "trajectories",

@@ -1,0 +1,125 @@
+"""A user's own problem and own method in a study, declared by one entry each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.solve import methods
+from deceptron.study import (
+    Block,
+    MethodEntry,
+    ProblemEntry,
+    Study,
+    declare_method,
+    declare_problem,
+    entries,
+    read,
+    run_study,
+)
+from deceptron.study import methods as library
+
+PROBLEM, METHOD = "spring", "gn-short"
+
+
+def simulate(x):
+    """A pulse seen through two springs: smooth, mildly nonlinear."""
+    seen = torch.cumsum(x, dim=1) / x.shape[1]
+    return seen + 0.1 * seen**2
+
+
+def sample(count, generator):
+    return 0.2 + 0.6 * torch.rand(count, 8, generator=generator)
+
+
+def gauss_newton_in_three_steps():
+    return methods.gauss_newton(linear="cg", cg_steps=3, cg_tolerance=0.1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The study, run by processes that have defined and declared nothing themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "ENTRIES", dict(library.ENTRIES))
+        patch.setattr(entries, "ENTRIES", dict(entries.ENTRIES))
+        dc.problems.define(
+            PROBLEM,
+            simulate=simulate,
+            sample=sample,
+            shifted=sample,
+            bounds=(0.0, 1.0),
+            noise_std=0.01,
+            train_count=128,
+            val_count=32,
+        )
+        declare_problem(
+            PROBLEM, ProblemEntry(rmse_limit=0.05, words="two springs", color="#336699")
+        )
+        declare_method(
+            METHOD,
+            MethodEntry(
+                gauss_newton_in_three_steps, "noise", "Gauss-Newton, three CG steps", limit=5
+            ),
+        )
+        block = Block(
+            problems=(PROBLEM,),
+            sets=("test", "shifted"),
+            methods=("one-shot", METHOD),
+            instances=5,
+            error_bars=2,
+        )
+        out = tmp_path_factory.mktemp("own") / "study"
+        study = Study(name="own", blocks=(block,), missing_models="smoke")
+        summary = run_study(study, out, executor="local", workers=1)
+        assert (summary.done, summary.absent) == (6, {})
+    return out
+
+
+def test_the_records_know_what_was_declared(folder):
+    records = read(folder)
+    assert records.missing == ()
+    assert list(records.problems) == [PROBLEM]
+    assert records.problems[PROBLEM].rmse_limit == 0.05
+    assert records.problems[PROBLEM].color == "#336699"
+    assert list(records.methods) == ["one-shot", METHOD]
+    assert records.methods[METHOD].words == "Gauss-Newton, three CG steps"
+    assert not records.methods[METHOD].uses_reverse
+    assert records.methods["one-shot"].direct
+    rows = records.instances.query(f"method == '{METHOD}'")
+    assert len(rows) == 10
+    assert rows["iterations"].max() <= 5
+    covered = rows["coverage"].to_numpy().reshape(2, 5)
+    assert ((covered[:, :2] >= 0) & (covered[:, :2] <= 1)).all()
+    assert rows["coverage"].isna().sum() == 6
+
+
+def test_a_problem_that_nobody_declared_has_defaults(monkeypatch):
+    monkeypatch.setattr(entries, "ENTRIES", dict(entries.ENTRIES))
+    dc.problems.define(
+        "undeclared", simulate=simulate, sample=sample, bounds=(0.0, 1.0), noise_std=0.01
+    )
+    block = Block(problems=("undeclared",), methods=("one-shot",), instances=1)
+    document = Study(name="x", blocks=(block,)).document()
+    assert document["shown"]["problems"]["undeclared"]["rmse_limit"] == 0.10
+    assert document["paper_tolerance"] == {"undeclared": 0.30}
+    declare_problem("undeclared", ProblemEntry(tolerance=0.2))
+    changed = Study(name="x", blocks=(block,)).document()
+    assert changed["key"] != document["key"]
+    declare_problem("undeclared", ProblemEntry(tolerance=0.2, words="said otherwise"))
+    assert Study(name="x", blocks=(block,)).document()["key"] == changed["key"]
+
+
+def test_declarations_refuse_what_cannot_be():
+    with pytest.raises(dc.ConfigError, match="unknown problem 'sprnig'"):
+        declare_problem("sprnig", ProblemEntry())
+    with pytest.raises(dc.ConfigError, match="rmse_limit must be above 0; got 0"):
+        declare_problem("heat-1d", ProblemEntry(rmse_limit=0.0))
+    entry = MethodEntry(gauss_newton_in_three_steps, "noise", "x")
+    with pytest.raises(dc.ConfigError, match="label must not be that of a method of the library"):
+        declare_method("gn", entry)
+    hidden = replace(gauss_newton_in_three_steps(), search=print)
+    with pytest.raises(TypeError, match="a setting must be"):
+        declare_method("hidden", replace(entry, method=lambda: hidden))
