@@ -108,7 +108,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         heads, *rows = self._cells()
         count = len(next(iter(self.solutions.values())))
-        title = f"{len(rows)} methods on {count} rows: medians, and shares of rows"
+        title = f"{count} rows by each method: medians, and shares of rows"
         return html.grid(title, heads, rows) + "".join(map(html.sentence, self._absent()))
 
     def _absent(self) -> list[str]:

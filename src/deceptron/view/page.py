@@ -118,7 +118,7 @@ def _facts(row: Row) -> dict[str, str]:
     facts["residual"] = f"{row.residual:.3g}, normalised units"
     if row.trust is not None:
         facts["trust score"] = f"{row.trust:.3g}{' (flagged: above 1)' if row.trust > 1 else ''}"
-    facts["work"] = f"{row.iterations} iterations, {row.evaluations} evaluations"
+    facts["iterations"], facts["evaluations"] = str(row.iterations), str(row.evaluations)
     return facts
 
 
