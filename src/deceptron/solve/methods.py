@@ -28,8 +28,8 @@ from deceptron.solve.span import Directions
 
 Linear = Literal["auto", "cg", "dense"]
 
-# Up to this many unknowns the dense Jacobian takes at most half the time of CG to the same accuracy
-# where f is cheap (64 rows; one row: a fifth). Beyond, n products a step are too many of a dear one.
+# Up to this many unknowns the dense Jacobian takes at most half the time of CG to equal accuracy
+# where f is cheap (64 rows; one row: a fifth). Beyond, n products a step are too many of a dear f.
 DENSE_LIMIT = 64
 
 
