@@ -1,17 +1,19 @@
 """Finer grids: what calibration costs there, and what a pair of grid 32 is worth there.
 
-Two tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
+Three tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
 (dense, or by a sketch of the Jacobian) for darcy-2d, a process for each line. ``transfer``: the
 default solve on the true simulator of a finer grid with the pair that ships, brought there by
 ``pair.at_grid`` and recalibrated with 200 simulations, beside its own grid; further arguments are
 folders of pairs trained at a finer grid, to stand beside it. Lines that are recorded are kept.
+``networks``: the networks alone on all problems at twice and four times their grid.
 
-``python -m benchmarks.grids growth``, ``python -m benchmarks.grids transfer [RUN ...]``.
+``python -m benchmarks.grids growth | networks``, ``python -m benchmarks.grids transfer [RUN ...]``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -27,6 +29,8 @@ from deceptron.core.corrections import Corrections
 from deceptron.train import tables
 
 SEED, SIMULATIONS = 7, 200
+# Rows, and unknowns at most, of the table of networks.
+FEW, LARGEST = 16, 2**14
 GROWTH = [
     ("prior", 32),
     ("prior", 64),
@@ -144,8 +148,40 @@ def transfer(trained: list[str]) -> None:
         publish("grids_transfer", "A pair of grid 32 on finer grids, the default solve", rows)
 
 
+def networks() -> None:
+    """One-shot errors, and what f errs by over the noise, both in RMS."""
+    rows: list[dict[str, object]] = []
+    for name in dc.problems.names():
+        pair = dc.load(name)
+        assert pair.x_shape is not None
+        own = pair.x_shape[-1]
+        for grid in (own, 2 * own, 4 * own):
+            problem = dc.problems.get(name, grid=grid)
+            if math.prod(problem.x_shape) > LARGEST:
+                continue
+            fine = pair.at_grid(grid)
+            rng = torch.Generator().manual_seed(SEED)
+            x = problem.sample(FEW, generator=rng)
+            with torch.no_grad():
+                y = problem.simulate(x)
+                missed = fine.f(x) - fine.scaler.normalise(y)
+            noise = fine.scaler.noise(problem.noise_std, problem.y_shape)
+            seen = problem.add_noise(y, generator=rng)
+            rows.append(
+                {
+                    "problem": name,
+                    "grid": grid,
+                    "rows": FEW,
+                    "one_shot": rmse(dc.solve(fine, seen, method="one-shot").x, x),
+                    "f_over_noise": float((missed / noise).square().mean().sqrt()),
+                }
+            )
+        publish("grids_networks", "The networks of a pair on finer grids", rows)
+
+
 def main() -> None:
     growth()
+    networks()
     transfer([])
 
 
@@ -155,6 +191,8 @@ if __name__ == "__main__":
         print(json.dumps(one(sys.argv[2], int(sys.argv[3]))))
     elif chosen == "growth":
         growth()
+    elif chosen == "networks":
+        networks()
     elif chosen == "transfer":
         transfer(sys.argv[2:])
     else:
