@@ -1,17 +1,20 @@
 """Finer grids: what calibration costs there, and what a pair of grid 32 is worth there.
 
-Two tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
+Four tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
 (dense, or by a sketch of the Jacobian) for darcy-2d, a process for each line. ``transfer``: the
 default solve on the true simulator of a finer grid with the pair that ships, brought there by
 ``pair.at_grid`` and recalibrated with 200 simulations, beside its own grid; further arguments are
 folders of pairs trained at a finer grid, to stand beside it. Lines that are recorded are kept.
+``networks``: the networks alone on all problems at twice and four times their grid. ``accuracy``:
+log-determinants by a sketch against dense ones at 32 x 32.
 
-``python -m benchmarks.grids growth``, ``python -m benchmarks.grids transfer [RUN ...]``.
+``python -m benchmarks.grids growth`` or another name, ``... transfer [RUN ...]``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -23,10 +26,12 @@ import deceptron as dc
 from benchmarks.common import RESULTS, publish
 from benchmarks.memory import peak_mib
 from benchmarks.trusted import measured, rmse
-from deceptron.core.corrections import Corrections
+from deceptron.core.corrections import SIZES, Corrections
 from deceptron.train import tables
 
 SEED, SIMULATIONS = 7, 200
+# Rows, and unknowns at most, of the table of networks.
+FEW, LARGEST = 16, 2**14
 GROWTH = [
     ("prior", 32),
     ("prior", 64),
@@ -144,8 +149,70 @@ def transfer(trained: list[str]) -> None:
         publish("grids_transfer", "A pair of grid 32 on finer grids, the default solve", rows)
 
 
+def accuracy() -> None:
+    """The worst and the best member at each size; a point alone is what the tables average over."""
+    rows: list[dict[str, object]] = []
+    one_row = torch.ones(1, dtype=torch.float64)
+    for name in ("heat-2d", "advection-diffusion-2d", "darcy-2d", "allen-cahn-2d"):
+        problem, pair = dc.problems.get(name), dc.load(name)
+        family = problem.sample(512, generator=torch.Generator().manual_seed(1))
+        plain = Corrections.of(family, largest=1024, kept=128)
+        found = []
+        for largest, points in ((10**6, family[:2]), (10**6, family[:1]), (1, family[:2])):
+            tables.LARGEST_DENSE = largest
+            made = tables.with_tables(plain, pair, problem, points)
+            found.append(made.log_determinant(plain.strengths(one_row))[:, :, 0])
+        exact, point, sketched = found
+        for size in (0.03, 0.1, 0.3):
+            place = SIZES.index(size)
+            off, other = ((part / exact - 1).abs()[:, place] for part in (sketched, point))
+            rows.append(
+                {
+                    "problem": name,
+                    "size": size,
+                    "least_off": float(off.min()),
+                    "most_off": float(off.max()),
+                    "one_point_off": float(other.max()),
+                }
+            )
+        publish("grids_accuracy", "Log-determinants by a sketch against dense ones", rows)
+
+
+def networks() -> None:
+    """One-shot errors, and what f errs by over the noise, both in RMS."""
+    rows: list[dict[str, object]] = []
+    for name in dc.problems.names():
+        pair = dc.load(name)
+        assert pair.x_shape is not None
+        own = pair.x_shape[-1]
+        for grid in (own, 2 * own, 4 * own):
+            problem = dc.problems.get(name, grid=grid)
+            if math.prod(problem.x_shape) > LARGEST:
+                continue
+            fine = pair.at_grid(grid)
+            rng = torch.Generator().manual_seed(SEED)
+            x = problem.sample(FEW, generator=rng)
+            with torch.no_grad():
+                y = problem.simulate(x)
+                missed = fine.f(x) - fine.scaler.normalise(y)
+            noise = fine.scaler.noise(problem.noise_std, problem.y_shape)
+            seen = problem.add_noise(y, generator=rng)
+            rows.append(
+                {
+                    "problem": name,
+                    "grid": grid,
+                    "rows": FEW,
+                    "one_shot": rmse(dc.solve(fine, seen, method="one-shot").x, x),
+                    "f_over_noise": float((missed / noise).square().mean().sqrt()),
+                }
+            )
+        publish("grids_networks", "The networks of a pair on finer grids", rows)
+
+
 def main() -> None:
     growth()
+    accuracy()
+    networks()
     transfer([])
 
 
@@ -155,6 +222,10 @@ if __name__ == "__main__":
         print(json.dumps(one(sys.argv[2], int(sys.argv[3]))))
     elif chosen == "growth":
         growth()
+    elif chosen == "networks":
+        networks()
+    elif chosen == "accuracy":
+        accuracy()
     elif chosen == "transfer":
         transfer(sys.argv[2:])
     else:
