@@ -144,8 +144,7 @@ def _equal_steps(query: Query) -> list[str]:
                 continue
             total += 1
             for steps, errors in found.items():
-                p = errors.p(success=True)
-                changed[steps] += isinstance(p, Probability) and p.value < SIGNIFICANT
+                changed[steps] += errors.p(success=True).value < SIGNIFICANT
         if total:
             at_tolerance = changed.pop(TOLERANCE)
             counts = ", ".join(f"{count} after {steps}" for steps, count in changed.items())

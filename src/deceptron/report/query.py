@@ -1,112 +1,30 @@
-"""The records as tables and figures ask for them: the trials of one method, model and set."""
+"""One reader's questions to the records, and a note of each that they could not answer."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from deceptron.report.cells import WITHOUT_JCP, Axes, Tables
+from deceptron.report.trials import Trials
 from deceptron.study.names import SETS
-from deceptron.study.records import AXES, MethodRecord, ProblemRecord, Records
-from deceptron.study.statistics import (
-    ORACLE,
-    RESIDUAL_LIMIT,
-    Interval,
-    Paired,
-    cost_to_tolerance,
-    mean_interval,
-    oracle_rmse,
-    paired_difference,
-    rate_interval,
-    ratio_interval,
-    succeeded,
-)
+from deceptron.study.records import MethodRecord, ProblemRecord, Records
+from deceptron.study.statistics import ORACLE
 
-# Same weights of f, and of g up to stage 3.
-WITHOUT_JCP = {"paper": "paper-plain", "standard": "standard-plain"}
-COSTS = ("seconds", "step", "evaluations")
-TRIAL = ["seed", "instance"]
+__all__ = ["WITHOUT_JCP", "Query", "Trials", "versions"]
+
 _NAMED = 20  # groups of cells that a note names
-
-Axes = tuple[str, str, str, int, str]
-
-
-class _Cells:
-    """A table of the records, sorted once so that each of its cells is a slice."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        order = [name for name in (*AXES, "instance", "step") if name in table]
-        texts = table.select_dtypes(exclude="number").columns
-        table = table.astype(dict.fromkeys(texts, "category")).sort_values(order)
-        groups = table.groupby(list(AXES), sort=False, observed=True).indices if len(table) else {}
-        self.places: dict[Any, slice] = {
-            axes: slice(rows[0], rows[-1] + 1) for axes, rows in groups.items()
-        }
-        self._table = table.set_index(TRIAL, drop=False).rename_axis([None, None])
-
-    def rows(self, cells: list[Axes]) -> pd.DataFrame:
-        """The rows of these cells, indexed by seed and instance; none where there are no cells."""
-        parts = [self._table.iloc[self.places[axes]] for axes in cells if axes in self.places]
-        return pd.concat(parts) if parts else self._table.iloc[:0]
-
-
-class _Tables:
-    """What all readers of one report share; made when first asked for."""
-
-    def __init__(self, records: Records) -> None:
-        self.records = records
-        self.planned: set[Axes] = {
-            (e["problem"], e["set"], e["model"], int(e["seed"]), e["method"])
-            for e in records.study["cells"]
-        }
-        self.seeds = sorted({axes[3] for axes in self.planned})
-
-    @cached_property
-    def instances(self) -> _Cells:
-        return _Cells(self.records.instances)
-
-    @cached_property
-    def steps(self) -> _Cells:
-        return _Cells(self.records.steps)
-
-    @cached_property
-    def oracle(self) -> pd.Series:
-        return oracle_rmse(self.records.instances)
-
-    @cached_property
-    def models(self) -> dict[tuple[str, str, int], dict[Any, Any]]:
-        rows = self.records.models.to_dict("records")
-        return {(row["problem"], row["model"], row["seed"]): row for row in rows}
-
-    @cached_property
-    def mismatched(self) -> set[tuple[str, str, int]]:
-        return {
-            (problem, plain, seed)
-            for with_jcp, plain in WITHOUT_JCP.items()
-            for problem, name, seed in self.models
-            if name == with_jcp
-            and (other := self.models.get((problem, plain, seed))) is not None
-            and other["preset"] != self.models[problem, name, seed]["preset"]
-        }
-
-    @cached_property
-    def latencies(self) -> dict[Axes, float]:
-        cells = self.records.cells
-        names = cells[list(AXES)].itertuples(index=False, name=None)
-        milliseconds = cells["latency_ms"].astype(float)
-        return {axes: value / 1e3 for axes, value in zip(names, milliseconds, strict=True)}
 
 
 class Query:
     """One reader's access to the records; ``notes`` name what it looked for in vain."""
 
-    def __init__(self, records: Records, tables: _Tables | None = None) -> None:
+    def __init__(self, records: Records, tables: Tables | None = None) -> None:
         self.records = records
-        self.tables = _Tables(records) if tables is None else tables
+        self.tables = Tables(records) if tables is None else tables
         self._lacking: dict[tuple[str, str, str, int], dict[str, None]] = defaultdict(dict)
         self._left_out: dict[tuple[str, str, int], None] = {}
         self._lost: dict[Axes, str] = {}
@@ -140,10 +58,10 @@ class Query:
         """The first seed: that of every table but those of seeds and of the guarded solver."""
         return self.seeds[0] if self.seeds else 7
 
-    @cached_property
+    @property
     def limits(self) -> dict[str, float]:
         """Thresholds of the success rule rmse."""
-        return {name: entry.rmse_limit for name, entry in self.problems.items()}
+        return self.tables.limits
 
     def trials(
         self, problem: str, model: str, method: str, *, set: str = "test", seed: int | None = None
@@ -155,7 +73,7 @@ class Query:
             self._left_out[problem, model, chosen] = None
         elif not cells:
             self._lacking[problem, set, model, chosen][method] = None
-        return self._noted(Trials(self, cells))
+        return self._noted(Trials(self.tables, cells))
 
     def pooled(self, problem: str, model: str, method: str, *, set: str = "test") -> Trials:
         """Those of all planned seeds together; cells that are not there are noted."""
@@ -163,12 +81,12 @@ class Query:
             self.trials(problem, model, method, set=set, seed=seed)
             for seed in self.planned_seeds(problem, model, method, set=set)
         ]
-        return Trials(self, [axes for part in parts for axes in part.cells])
+        return Trials(self.tables, [axes for part in parts for axes in part.cells])
 
     def recorded(self, problem: str, model: str, method: str, *, set: str = "test") -> Trials:
         """Those of every seed that has records of this very model; nothing is noted."""
         asked = ((problem, set, model, seed, method) for seed in self.seeds)
-        return Trials(self, [axes for axes in asked if self._holds(axes)])
+        return Trials(self.tables, [axes for axes in asked if self._holds(axes)])
 
     def planned_methods(self, problem: str, model: str, *, set: str = "test") -> list[str]:
         """Methods that the study was to run on this model and the first seed."""
@@ -247,128 +165,6 @@ class Query:
             if lost := int(rows["rmse"].isna().sum()):
                 self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(rows)}"
         return trials
-
-
-class Trials:
-    """Instances that one method solved; a trial is a seed and an instance.
-
-    Estimates are None where there are no trials, so that a table shows a dash.
-    """
-
-    def __init__(self, query: Query, cells: list[Axes]) -> None:
-        self._query, self.cells = query, cells
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """A row per trial."""
-        return self._query.tables.instances.rows(self.cells)
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """A row per accepted point from step 0, the start; of a direct method its answer alone."""
-        return self._query.tables.steps.rows(self.cells)
-
-    @property
-    def seeds(self) -> list[int]:
-        """Seeds with records."""
-        return [axes[3] for axes in self.cells]
-
-    def paths(self, column: str) -> pd.DataFrame:
-        """A trial a row, a step a column, NaN after its end; empty if there are none."""
-        if self.steps.empty:
-            return pd.DataFrame(dtype=float)
-        paths = self.steps.pivot(index=TRIAL, columns="step", values=column)
-        paths.index.names = [None, None]  # as that of the rows
-        return paths.astype(float)
-
-    def mean(self, column: str) -> Interval | None:
-        """Mean of a column with its interval."""
-        return mean_interval(self.rows[column]) if len(self) else None
-
-    def in_noise(self, column: str) -> Interval | None:
-        """Mean of a residual in units of the noise level."""
-        rows = self.rows
-        return mean_interval(rows[column] / rows["noise_level"]) if len(self) else None
-
-    def average(self, column: str) -> float:
-        """Mean of a column, NaN where there is none."""
-        return float(self.rows[column].mean())
-
-    def rate(self, rule: str) -> Interval | None:
-        """Success rate under a named rule; an error that is no number is a failure."""
-        return rate_interval(self.success(rule)) if len(self) else None
-
-    def rate_value(self, rule: str = "rmse") -> float:
-        """The rate alone, NaN where there are no trials."""
-        return float(self.success(rule).mean()) if len(self) else np.nan
-
-    def success(self, rule: str) -> pd.Series:
-        """1 or 0 for each trial."""
-        query = self._query
-        return succeeded(self.rows, rule, limits=query.limits, oracle=query.tables.oracle)
-
-    @property
-    def latency(self) -> float:
-        """Seconds of one instance solved alone, mean over seeds; NaN where not measured."""
-        found = [self._query.tables.latencies.get(axes, np.nan) for axes in self.cells]
-        known = [seconds for seconds in found if not np.isnan(seconds)]
-        return float(np.mean(known)) if known else np.nan
-
-    def against(self, other: Trials, rule: str | None = None) -> Paired | None:
-        """This minus the other on the trials of both: of errors, or of success under a rule."""
-        pair = [t.rows["rmse"] if rule is None else t.success(rule) for t in (self, other)]
-        first, second = shared(*pair)
-        return paired_difference(first, second) if len(first) else None
-
-    def ratio(self, other: Trials) -> Interval | None:
-        """Of the mean errors on the trials of both, instances resampled within seeds."""
-        own, theirs = shared(self.rows["rmse"], other.rows["rmse"])
-        finite = np.isfinite(own) & np.isfinite(theirs)
-        seeds = own.index.get_level_values(0)[finite]
-        found = ratio_interval(own[finite], theirs[finite], groups=seeds)
-        return found if found.count else None
-
-    def costs(self, start: pd.Series) -> pd.DataFrame:
-        """What each trial spent until its residual was 0.30 of ``start``, the one at x = 0.
-
-        All methods are held to the same first residual, wherever they begin; trials without one
-        are left out. An answer that needs no iteration counts as one.
-        """
-        rows = self.rows.join(start.rename("start"), how="inner")
-        rows["relative_residual"] = rows["residual"] / rows["start"]
-        iterated = rows.loc[rows["iterations"] > 0, ["start"]]
-        steps = self.steps.join(iterated, how="inner")
-        steps["relative_residual"] = steps["residual"] / steps["start"]
-        parts = {}
-        for seed, own in rows.groupby("seed"):
-            points = steps[steps["seed"] == seed]
-            parts[seed] = pd.DataFrame(
-                {
-                    cost: cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
-                    for cost in COSTS
-                }
-            )
-        if not parts:
-            return pd.DataFrame(columns=list(COSTS), index=rows.index, dtype=float)
-        spent = pd.concat(parts, names=TRIAL)
-        return spent.assign(step=spent["step"].clip(lower=1.0))
-
-    def answers(self, seed: int) -> np.ndarray | None:
-        """Answers to the first instances of a seed; None if none were kept."""
-        for axes in self.cells:
-            if axes[3] == seed:
-                stored = self._query.records.fields(*axes) or {}
-                return stored["x"] if len(stored.get("x", ())) else None
-        return None
-
-
-def shared(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Both on the trials that both have."""
-    one, other = first.astype(float).align(second.astype(float), join="inner")
-    return one, other
 
 
 def versions(records: Records) -> str | None:

@@ -23,7 +23,7 @@ from deceptron.report.figures.sheet import (
 )
 from deceptron.report.figures.style import PAGE, RATES, Series
 from deceptron.report.published import MAIN_PROBLEMS
-from deceptron.report.query import COSTS
+from deceptron.report.trials import COSTS
 from deceptron.report.words import RESIDUAL_RULE
 from deceptron.study.statistics import data_profile, performance_profile
 

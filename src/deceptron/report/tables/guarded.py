@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from deceptron.report.query import Query, Trials, shared
+from deceptron.report.query import Query, Trials
 from deceptron.report.tables.table import Column, Count, Line, Table, Value, count, measured
 from deceptron.report.tables.table import p_value as p_of
+from deceptron.report.trials import shared
 from deceptron.report.words import INTERVALS, rmse_limits
 from deceptron.study.statistics import Interval, ratio_interval
 

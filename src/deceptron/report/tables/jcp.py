@@ -25,7 +25,13 @@ from deceptron.report.tables.table import (
     paper_line,
 )
 from deceptron.report.words import INTERVALS, rmse_rule
-from deceptron.study.statistics import at_step, mean_interval, paired_difference, rate_interval
+from deceptron.study.statistics import (
+    Interval,
+    at_step,
+    mean_interval,
+    paired_difference,
+    rate_interval,
+)
 
 STEPS = (1, 2, 5, 10, 20)
 
@@ -70,7 +76,7 @@ def _columns() -> Iterable[Column]:
 
 
 def _smaller(*counts: int) -> Value:
-    return Count(min(counts)) if any(counts) else None
+    return Count(min(counts)) if all(counts) else None
 
 
 def _table_4(key: str, model: str, problem: str) -> float:
@@ -141,24 +147,24 @@ class Errors:
     plain: pd.Series
     limit: float
 
-    def rate(self, errors: pd.Series) -> Value:
+    def rate(self, errors: pd.Series) -> Interval:
         """Success rate."""
-        return rate_interval(errors <= self.limit) if len(errors) else None
+        return rate_interval(errors <= self.limit)
 
-    def p(self, *, success: bool) -> Value:
+    def p(self, *, success: bool) -> Probability:
         """Of the paired test."""
         pair = [
             (errors <= self.limit).astype(float) if success else errors
             for errors in (self.jcp, self.plain)
         ]
-        return Probability(paired_difference(*pair).p) if len(self.jcp) else None
+        return Probability(paired_difference(*pair).p)
 
 
 EQUAL_STEPS = (
     Column("problem", "problem"),
     Column("model", "trained by"),
     Column("steps", "steps"),
-    Column("n", "n", value=lambda e: Count(len(e.jcp)) if len(e.jcp) else None),
+    Column("n", "n", value=lambda e: Count(len(e.jcp))),
     Column("success_jcp", "+JCP", "success (rmse)", lambda e: e.rate(e.jcp)),
     Column("success_plain", "-JCP", "success (rmse)", lambda e: e.rate(e.plain)),
     Column("success_p", "p", "success (rmse)", lambda e: e.p(success=True)),
@@ -183,7 +189,8 @@ def equal_steps(query: Query) -> Table:
                 continue
             label = {"problem": problem, "model": query.preset(problem, model)}
             for steps, errors in errors_by_step(query, problem, model).items():
-                lines.append({**label, "steps": steps, **measured(EQUAL_STEPS, errors)})
+                if len(errors.jcp):
+                    lines.append({**label, "steps": steps, **measured(EQUAL_STEPS, errors)})
     return Table(
         "equal-steps",
         "JCP after equal numbers of steps",

@@ -62,7 +62,7 @@ class Overview:
     @property
     def best_trials(self) -> Trials:
         """Its trials, none where there is no such method."""
-        return Trials(self.query, []) if self.best is None else self.of(self.best)
+        return Trials(self.query.tables, []) if self.best is None else self.of(self.best)
 
 
 def _table_3(quantity: str, model: str = "paper") -> Callable[[str], Value]:

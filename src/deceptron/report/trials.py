@@ -1,0 +1,145 @@
+"""The solves of one method with one model on one set, and what can be estimated from them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from deceptron.report.cells import TRIAL, Axes, Tables
+from deceptron.study.statistics import (
+    RESIDUAL_LIMIT,
+    Interval,
+    Paired,
+    cost_to_tolerance,
+    mean_interval,
+    paired_difference,
+    rate_interval,
+    ratio_interval,
+    succeeded,
+)
+
+COSTS = ("seconds", "step", "evaluations")
+
+
+class Trials:
+    """Instances that one method solved; a trial is a seed and an instance.
+
+    Estimates are None where there are no trials, so that a table shows a dash.
+    """
+
+    def __init__(self, tables: Tables, cells: list[Axes]) -> None:
+        self._tables, self.cells = tables, cells
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """A row per trial."""
+        return self._tables.instances.rows(self.cells)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """A row per accepted point from step 0, the start; of a direct method its answer alone."""
+        return self._tables.steps.rows(self.cells)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds with records."""
+        return [axes[3] for axes in self.cells]
+
+    def paths(self, column: str) -> pd.DataFrame:
+        """A trial a row, a step a column, NaN after its end; empty if there are none."""
+        if self.steps.empty:
+            return pd.DataFrame(dtype=float)
+        paths = self.steps.pivot(index=TRIAL, columns="step", values=column)
+        paths.index.names = [None, None]  # as that of the rows
+        return paths.astype(float)
+
+    def mean(self, column: str) -> Interval | None:
+        """Mean of a column with its interval."""
+        return mean_interval(self.rows[column]) if len(self) else None
+
+    def in_noise(self, column: str) -> Interval | None:
+        """Mean of a residual in units of the noise level."""
+        rows = self.rows
+        return mean_interval(rows[column] / rows["noise_level"]) if len(self) else None
+
+    def average(self, column: str) -> float:
+        """Mean of a column, NaN where there is none."""
+        return float(self.rows[column].mean())
+
+    def rate(self, rule: str) -> Interval | None:
+        """Success rate under a named rule; an error that is no number is a failure."""
+        return rate_interval(self.success(rule)) if len(self) else None
+
+    def rate_value(self, rule: str = "rmse") -> float:
+        """The rate alone, NaN where there are no trials."""
+        return float(self.success(rule).mean()) if len(self) else np.nan
+
+    def success(self, rule: str) -> pd.Series:
+        """1 or 0 for each trial."""
+        tables = self._tables
+        return succeeded(self.rows, rule, limits=tables.limits, oracle=tables.oracle)
+
+    @property
+    def latency(self) -> float:
+        """Seconds of one instance solved alone, mean over seeds; NaN where not measured."""
+        found = [self._tables.latencies.get(axes, np.nan) for axes in self.cells]
+        known = [seconds for seconds in found if not np.isnan(seconds)]
+        return float(np.mean(known)) if known else np.nan
+
+    def against(self, other: Trials, rule: str | None = None) -> Paired | None:
+        """This minus the other on the trials of both: of errors, or of success under a rule."""
+        pair = [t.rows["rmse"] if rule is None else t.success(rule) for t in (self, other)]
+        first, second = shared(*pair)
+        return paired_difference(first, second) if len(first) else None
+
+    def ratio(self, other: Trials) -> Interval | None:
+        """Of the mean errors on the trials of both, instances resampled within seeds."""
+        own, theirs = shared(self.rows["rmse"], other.rows["rmse"])
+        finite = np.isfinite(own) & np.isfinite(theirs)
+        seeds = own.index.get_level_values(0)[finite]
+        found = ratio_interval(own[finite], theirs[finite], groups=seeds)
+        return found if found.count else None
+
+    def costs(self, start: pd.Series) -> pd.DataFrame:
+        """What each trial spent until its residual was 0.30 of ``start``, the one at x = 0.
+
+        All methods are held to the same first residual, wherever they begin; trials without one
+        are left out. An answer that needs no iteration counts as one.
+        """
+        rows = self.rows.join(start.rename("start"), how="inner")
+        rows["relative_residual"] = rows["residual"] / rows["start"]
+        iterated = rows.loc[rows["iterations"] > 0, ["start"]]
+        steps = self.steps.join(iterated, how="inner")
+        steps["relative_residual"] = steps["residual"] / steps["start"]
+        parts = {}
+        for seed, own in rows.groupby("seed"):
+            points = steps[steps["seed"] == seed]
+            parts[seed] = pd.DataFrame(
+                {
+                    cost: cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
+                    for cost in COSTS
+                }
+            )
+        if not parts:
+            return pd.DataFrame(columns=list(COSTS), index=rows.index, dtype=float)
+        spent = pd.concat(parts, names=TRIAL)
+        return spent.assign(step=spent["step"].clip(lower=1.0))
+
+    def answers(self, seed: int) -> np.ndarray | None:
+        """Answers to the first instances of a seed; None if none were kept."""
+        for axes in self.cells:
+            if axes[3] == seed:
+                stored = self._tables.records.fields(*axes) or {}
+                return stored["x"] if len(stored.get("x", ())) else None
+        return None
+
+
+def shared(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Both on the trials that both have."""
+    one, other = first.astype(float).align(second.astype(float), join="inner")
+    return one, other
