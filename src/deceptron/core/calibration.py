@@ -184,6 +184,7 @@ def _gaussian(
 
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
     document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
+    document["eager"] = list(corrections.eager)
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
@@ -235,6 +236,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         log_variances=optional("log_variances"),
         factor=_positive("factor", document["factor"]),
         regression=regression,
+        eager=_two_flags("eager", document.get("eager", [False, False])),
     )
     _check_tables(found)
     return found
@@ -278,6 +280,12 @@ def _check_tables(corrections: Corrections) -> None:
     regression = corrections.regression
     if regression is not None and not 0 <= regression.member < count:
         raise ValueError(f"regression.member must be one of {count}; got {regression.member}")
+
+
+def _two_flags(name: str, value: Any) -> tuple[bool, bool]:
+    if not (isinstance(value, list) and len(value) == 2 and all(type(v) is bool for v in value)):
+        raise ValueError(f"{name} must be two truth values; got {value!r}")
+    return value[0], value[1]
 
 
 def _positive(name: str, value: Any) -> float:

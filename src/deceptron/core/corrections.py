@@ -80,7 +80,12 @@ class Regression:
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """See the module's text. Tables are missing where a row is solved densely and needs none."""
+    """See the module's text. Tables are missing where a row is solved densely and needs none.
+
+    A start that explains its data may still be far from what they can tell: a few unknowns seen by
+    many sensors. ``eager`` says whether such rows are corrected, too: on the surrogate, and on a
+    simulator.
+    """
 
     scale: float
     grid: GridBasis | None
@@ -90,6 +95,7 @@ class Corrections:
     log_variances: Float[Tensor, "M V n"] | None = None
     factor: float = 1.0
     regression: Regression | None = None
+    eager: tuple[bool, bool] = (False, False)
 
     @staticmethod
     def of(family: Float[Tensor, "N *x"], *, largest: int, kept: int) -> Corrections:

@@ -104,6 +104,10 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     if task.noise is None:
         return reason
     limit = noise_limit(task.objective.count)
+    if task.corrects_explained_rows:
+        # Nothing better was found, and nothing better is needed.
+        kept = (reason == Reason.NO_ACCEPTED_TRIAL) | (reason == Reason.NO_PROGRESS)
+        reason[kept & task.objective.explained(outcome.residual)] = int(Reason.DISCREPANCY)
     if task.on_surrogate:
         beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > limit)
         reason[beyond] = int(Reason.SURROGATE_LIMIT)

@@ -167,6 +167,7 @@ def solve(
             chosen = by_values(chosen)
         stopping = Stopping(
             discrepancy=task.objective.tau is not None,
+            discrepancy_after=int(task.corrects_explained_rows),
             **stationarity(chosen, y.dtype, gradient_tolerance, decrease_tolerance, step_tolerance),
             progress=chosen.progress if task.noise is not None and prior is None else None,
             **rules,

@@ -268,7 +268,9 @@ class Loop:
         """
         live, stopping = self.live, self.stopping
         if stopping.any_residual_rule:
-            for rule, met in stopping.residual_rules(self.point, live.first_residual):
+            for rule, met in stopping.residual_rules(
+                self.point, live.first_residual, live.iterations
+            ):
                 reason = _mark(reason, met & moved, rule)
         for rule, met in () if judged is None else judged.rules:
             reason = _mark(reason, met, rule)

@@ -33,6 +33,7 @@ class Path(RowData):
 class Stopping:
     """Thresholds; None switches a rule off. Residuals are RMS in normalised units.
 
+    ``discrepancy`` ends a row that is explained, after so many steps at the earliest.
     ``gradient_tolerance`` compares the projected gradient |x - P(x - grad)| with its start.
     ``progress`` gives a row up when a step lowers its misfit by less than this share: what f cannot
     explain in large steps it will not explain in small ones.
@@ -48,6 +49,7 @@ class Stopping:
     tolerance: float | None = None
     relative_tolerance: float | None = None
     discrepancy: bool = False
+    discrepancy_after: int = 0
     gradient_tolerance: float | None = None
     progress: float | None = None
     decrease_tolerance: float | None = None
@@ -66,13 +68,16 @@ class Stopping:
         return self.discrepancy or any(rule is not None for rule in rules)
 
     def residual_rules(
-        self, point: Point, first: Float[Tensor, " B"]
+        self, point: Point, first: Float[Tensor, " B"], steps: Int[Tensor, " B"] | None = None
     ) -> Iterator[tuple[Reason, Bool[Tensor, " B"]]]:
         """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
             yield Reason.TOLERANCE, point.residual <= self.tolerance
         if self.discrepancy:
-            yield Reason.DISCREPANCY, point.explained
+            done = point.explained
+            if self.discrepancy_after and steps is not None:
+                done = done & (steps >= self.discrepancy_after)
+            yield Reason.DISCREPANCY, done
         if self.relative_tolerance is not None:
             yield Reason.RELATIVE_TOLERANCE, point.residual <= self.relative_tolerance * first
 

@@ -118,6 +118,14 @@ class Task:
     corrections: Corrections | None
 
     @property
+    def corrects_explained_rows(self) -> bool:
+        """Whether a start that explains its data is corrected all the same."""
+        if self.corrections is None:
+            return False
+        on_surrogate, on_simulator = self.corrections.eager
+        return on_surrogate if self.on_surrogate else on_simulator
+
+    @property
     def table_noise(self) -> Float[Tensor, " m"]:
         """What the tables of the corrections were made for, normalised units."""
         own = noise_rows(self.known.calibration.noise_std, self.y, self.known.scaler)

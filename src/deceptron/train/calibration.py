@@ -45,6 +45,8 @@ FAMILY_ROWS = 1024
 LARGEST_VECTOR, KEPT = 1024, 128
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
+# What correcting explained rows must lower the error of validation rows by.
+EAGER_GAIN = 0.05
 # Rows whose corrections can be calibrated against.
 FEWEST = 16
 
@@ -166,11 +168,34 @@ def _calibrated(
             corrections, pair, problem, x, told=lambda share: told("tables", share)
         )
     pair.calibration = replace(pair.calibration, corrections=corrections)
+    told("corrections", 0.0)
+    few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
+    if n <= DENSE:
+        _fit_eagerness(pair, problem, x[few], y[few])
     if problem.differentiable:  # an external simulator is not called unasked
-        told("corrections", 0.0)
-        few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
         _fit_corrected(pair, problem, x[few], y[few])
     return pair
+
+
+def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
+    """Whether rows that their start explains gain by a correction, which costs a product for each
+    unknown. Of an external simulator the surrogate must tell.
+    """
+    before, corrections = pair.calibration, pair.calibration.corrections
+    assert corrections is not None
+
+    def gains(forward: Problem | None) -> bool:
+        errors = []
+        for eager in (False, True):
+            tried = replace(corrections, eager=(eager, eager))
+            pair.calibration = replace(before, corrections=tried)
+            errors.append(_rmse(solve(pair, y, forward=forward, history=False).x, x))
+        return errors[1] < (1 - EAGER_GAIN) * errors[0]
+
+    on_surrogate = gains(None)
+    on_simulator = gains(problem) if problem.differentiable else on_surrogate
+    chosen = replace(corrections, eager=(on_surrogate, on_simulator))
+    pair.calibration = replace(before, corrections=chosen)
 
 
 def _check_noise(problem: Problem) -> None:
