@@ -26,9 +26,8 @@ from torch import Generator, Tensor
 from deceptron.core.bases import GridBasis
 from deceptron.core.corrections import DETERMINANT_NODES, VARIANCE_NODES, Corrections, Member
 
-# Log-determinants at 32 x 32 against dense ones, at size 0.3: allen-cahn-2d, of which the data see
-# every direction, is off by 1%, darcy-2d by 3 to 11% (its two points differ by 40 to 60%), others
-# by 0.2% or less.
+# Log-determinants at 32 x 32 against dense ones, at size 0.3: heat-2d is off by 0.25%, darcy-2d by
+# 5 to 11%, less than its points differ from each other (python -m benchmarks.grids accuracy).
 RANK, PROBES = 256, 16
 # What images are drawn from: rough, so that no member sees much beyond them.
 DRAWN_FROM = "smooth 16, 2"

@@ -22,8 +22,9 @@ from deceptron.train.streams import stream
 
 # Jacobians that are averaged over.
 POINTS = 2
-# Unknowns up to which they are formed. At 1024 the dense tables take 6 s of CPU beside the 2048
-# products, the others 5 s beside 1088; at 4096 it is minutes against half of one.
+# Unknowns up to which they are formed. CPU seconds on darcy-2d, dense and by a sketch: 1.5 and 3.0
+# at 256, 8.5 and 5.6 at 1024; a sketch takes 17 at 4096 (python -m benchmarks.grids growth), the 16
+# dense decompositions would cost 64 times those at 1024.
 LARGEST_DENSE = 1024
 # Numbers that go through the simulator at a time as dual numbers, and as a graph, which may hold
 # every step that it takes.
