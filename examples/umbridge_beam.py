@@ -68,7 +68,8 @@ def started() -> tuple[subprocess.Popen, str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, sys.argv[0], "--serve", str(port)])
-    for _ in range(600):
+    began = time.monotonic()
+    while time.monotonic() < began + 180 and process.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 break
