@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
         [sys.executable, "-m", "tests.simulators.server", str(port)], cwd=ROOT
     )
     try:
-        for _ in range(600):
+        for _ in range(3600):
             with closing(socket.socket()) as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
