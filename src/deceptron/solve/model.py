@@ -215,9 +215,9 @@ class Model:
         pull = self.objective.pull(trial.point.x)
         return gradient if pull is None else gradient + pull
 
-    def g(self, y: Float[Tensor, "B m"]) -> Float[Tensor, "B n"]:
+    def g(self, y: Float[Tensor, "B m"], amount: int | Tensor = 1) -> Float[Tensor, "B n"]:
         """The reverse map."""
-        self.charge("g")
+        self.charge("g", amount)
         return self._flat_g(y)
 
     def g_jvp(self, y: Tensor, tangent: Tensor, amount: int | Tensor = 1) -> Float[Tensor, "B n"]:

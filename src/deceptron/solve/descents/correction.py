@@ -1,8 +1,10 @@
 """The default solver's step: from where a row started, the correction that its data ask for.
 
 At each accepted point the forward map is linearised and a span of directions is grown, two at a
-time: what the learned inverse makes of the residual that is left, ``J_g(y_t) left``, and the
-preconditioned gradient, ``t K J' left - e``. Each has its image measured by one product. Of all
+time: what the learned inverse makes of the residual that is left, ``g(y_t + left) - g(y_t)``, the
+step of the paper's D-IPG, and the preconditioned gradient, ``t K J' left - e``. Each has its image
+measured by one product, so neither has to be exact: a tangent of g in place of the difference gives
+the same answers and takes the time of four passes through g. Of all
 plausible corrections in the span the evidence picks one (``solve/evidence.py``); the row goes
 there, or part of the way if its misfit says so, and is linearised anew unless its data are
 explained.
@@ -184,6 +186,7 @@ class Spanned:
         self._a = point.x.new_zeros(rows, 0, point.r.shape[1]).double()
         self._c = dict.fromkeys(self._bases, self._q)
         self._e = (point.x - start).double()
+        self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
 
     def quadratics(self) -> Quadratics:
@@ -257,7 +260,8 @@ class Spanned:
             noise = _noise(here.model, point)
             coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
             amount = going[rows].to(torch.int64)
-            found = here.model.g_jvp(point.y, coloured.to(point.y), amount).double()
+            ahead = here.model.g(point.y + coloured.to(point.y), amount)
+            found = (ahead - self._answer()[rows]).double()
         else:
             whitened = here.model.objective.whiten(left[rows].to(point.x))
             here.model.charge("vjp", going[rows].to(torch.int64))
@@ -266,6 +270,12 @@ class Spanned:
             found = _preconditioned(shapes, gradient)[rows] - e[rows]
         d[rows] = torch.where(found.isfinite().all(1)[:, None], found, 0.0)
         return d
+
+    def _answer(self) -> Float[Tensor, "B n"]:
+        """``g(y_t)``."""
+        if self._reversed is None:
+            self._reversed = self._model.g(self._point.y)
+        return self._reversed
 
     def _add(
         self, here: _Here, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None = None
