@@ -9,7 +9,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from typer.cli import get_docs_for_click
 
-from deceptron.cli import app as commands
+from deceptron.cli.app import app as commands
 
 
 class CommandLine(Directive):
