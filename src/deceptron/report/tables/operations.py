@@ -40,7 +40,9 @@ def operations(query: Query) -> Table:
             continue
         planned = [p for p in query.problems if method in query.planned_methods(p, "standard")]
         found = [query.trials(problem, "standard", method).rows for problem in planned]
-        rows = pd.concat([query.records.instances.iloc[:0], *found])
+        # An empty frame among others has no say in their types, and pandas warns of it.
+        found = [rows for rows in found if len(rows)]
+        rows = pd.concat(found) if found else query.records.instances.iloc[:0]
         label = {"method": method, "operation": entry.operation}
         lines.append({**label, **measured(COLUMNS, rows)})
     return Table(
