@@ -7,7 +7,7 @@ def test_a_table_and_a_picture(tmp_path, monkeypatch, capsys):
     picture = tmp_path / "demo.png"
     assert run(monkeypatch, "demo", "heat-1d", "--count", 2, "--output", picture) == 0
     text = capsys.readouterr().out
-    for method in ("one-shot", "guarded-true", "D-IPG", "LM"):
+    for method in ("one-shot", "dc.solve", "D-IPG", "LM"):
         assert method in text
     assert picture.read_bytes().startswith(b"\x89PNG")
 

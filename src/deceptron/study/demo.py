@@ -52,7 +52,7 @@ def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
 def _methods(problem: Problem) -> dict[str, tuple[Method, dict[str, Any]]]:
     return {
         "one-shot": (methods.one_shot(), {}),
-        "guarded-true": (methods.guarded(), {"forward": problem.simulate}),
+        "dc.solve": (methods.guarded(), {"forward": problem.simulate}),
         "D-IPG": (methods.d_ipg(), {}),
         "LM, no prior": (methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3), {}),
     }
