@@ -84,7 +84,7 @@ def missing() -> None:
         count = min(count, 32)
         test = problem.dataset(SEED).test
         x = test.x[:count]
-        for left in (0.5, 0.25, 0.1) if name == "navier-stokes-2d" else (0.5,):
+        for left in (0.5, 0.25, 0.1) if name == "navier-stokes-2d" else (0.5, 0.1):
             gone = torch.rand(test.y[:count].shape, generator=torch.Generator().manual_seed(3))
             y = torch.where(gone > left, torch.nan, test.y[:count])
             noise_std = problem.noise_std

@@ -11,6 +11,7 @@ from torch import Tensor
 from deceptron.core.box import Bounds
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Corrections
+from deceptron.core.filling import filled
 from deceptron.core.history import Cost
 from deceptron.core.protocols import Pair, RowMap
 from deceptron.core.scaler import Scaler
@@ -23,7 +24,6 @@ from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
-from deceptron.solve.filling import filled
 from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.recorder import Recorder

@@ -19,6 +19,7 @@ from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
 from deceptron.solve.forward import as_forward
+from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Callback, Loop, Snapshot
 from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.model import Model, Tally
@@ -187,6 +188,8 @@ def solve(
         if warm is not None:
             for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
                 model.charge(kind, spent)
+        if task.corrections is not None:
+            task = with_gaps_filled(task, model)
         recorder = None
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             if chosen.direct:

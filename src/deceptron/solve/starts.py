@@ -10,8 +10,8 @@ from torch import Tensor
 
 from deceptron.core.checks import check_rows
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.filling import filled as fill
 from deceptron.core.protocols import GaussianPrior, RowMap
-from deceptron.solve.filling import filled as fill
 from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
 
