@@ -169,7 +169,8 @@ class _CorrectedStd(RowData):
 
     ``ratio`` is the residual over the level that counts as explained, ``seen`` the information of
     the sensors that a row has, 1 with all of them at the noise of the tables; ``spread`` is the
-    row's own posterior spread where its correction was sought in all of space.
+    row's own posterior spread where its correction was sought in all of space, ``guess_spread``
+    that of the family's posterior where its mean was tried.
     """
 
     corrections: Corrections
@@ -180,6 +181,7 @@ class _CorrectedStd(RowData):
     seen: Float[Tensor, " k"]
     regressed: Bool[Tensor, " k"]
     spread: Float[Tensor, "k n"] | None
+    guess_spread: Float[Tensor, "k ?n"]
 
     @staticmethod
     def of(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> _CorrectedStd:
@@ -197,6 +199,7 @@ class _CorrectedStd(RowData):
             seen=(weight * task.table_noise.to(weight)).double().square().mean(1),
             regressed=outcome.rule[rows] == REGRESSION,
             spread=notes["spread"].double() if dense else None,
+            guess_spread=notes["guess_spread"].double(),
         )
 
     def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
@@ -210,9 +213,11 @@ class _CorrectedStd(RowData):
         left = (after / before).clamp(max=1.0)
         std = torch.hypot(after, left * at_start.double())
         std = corrections.factor * std * (self.ratio / noise).clamp_min(1.0)[:, None]
-        regression = corrections.regression
-        if regression is not None:
-            mine = self.regressed
+        regression, mine = corrections.regression, self.regressed
+        if self.guess_spread.shape[1]:
+            own = corrections.family_factor * self.guess_spread[mine]
+            std[mine] = own * self.ratio[mine, None].clamp_min(1.0)
+        elif regression is not None:
             # Calibrated with all sensors: fewer of them tell less.
             fewer = self.seen[mine].clamp(max=1.0).rsqrt()[:, None]
             # A guess that was taken explains the data: they are no noisier than stated.

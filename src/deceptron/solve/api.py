@@ -159,6 +159,7 @@ def solve(
             chosen = correcting(
                 chosen,
                 task.corrections,
+                family=task.guessed_by,
                 noise=task.table_noise,
                 free_noise=not task.noise_told,
             )

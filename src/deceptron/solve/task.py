@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Bounds, Box
 from deceptron.core.calibration import Calibration, calibration_of
 from deceptron.core.checks import check_rows
@@ -122,8 +123,15 @@ class Task:
         """Whether a start that explains its data is corrected all the same."""
         if self.corrections is None:
             return False
-        on_surrogate, on_simulator = self.corrections.eager
-        return on_surrogate if self.on_surrogate else on_simulator
+        return self.corrections.eager[0 if self.on_surrogate else 1]
+
+    @property
+    def guessed_by(self) -> DiagonalGaussian | None:
+        """The family, where the mean of its posterior is tried before any correction."""
+        if self.corrections is None:
+            return None
+        asked = self.corrections.by_family[0 if self.on_surrogate else 1]
+        return self.known.calibration.family if asked else None
 
     @property
     def table_noise(self) -> Float[Tensor, " m"]:

@@ -24,12 +24,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import Basis
+from deceptron.core.bases import Basis, DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
 from deceptron.core.differentiate import Linearisation
 from deceptron.solve.evidence import Chosen, Quadratics, bases_of, choose
 from deceptron.solve.model import Model, Point
+from deceptron.solve.noise import noise_limit
 from deceptron.solve.protocols import Proposal
 from deceptron.solve.rows import RowData, joined, norm
 
@@ -55,27 +56,42 @@ class Corrected(RowData):
     start: Float[Tensor, "B n"]
     goal: Float[Tensor, "B n"]
     guess: Float[Tensor, "B n"]
+    guessed: Bool[Tensor, " B"]
     member: Int[Tensor, " B"]
     size: Float[Tensor, " B"]
     noise: Float[Tensor, " B"]
     spread: Float[Tensor, "B ?n"]
+    guess_spread: Float[Tensor, "B ?n"]
     count: Int[Tensor, " B"]  # linearisations so far
+
+
+@dataclass(frozen=True)
+class Guess(RowData):
+    """What is tried before the goal, whether it is plausible at all, and its standard deviation
+    where that is known.
+    """
+
+    x: Float[Tensor, "B n"]
+    plausible: Bool[Tensor, " B"]
+    spread: Float[Tensor, "B ?n"]
 
 
 @dataclass(frozen=True)
 class Correction:
     """See the module's text. ``pairs`` is how many pairs of directions the first linearisation and
     the later ones may take; with ``free_noise`` the noise may be larger than it is said to be.
-    ``table_noise`` is the noise, normalised units, that the tables were made for.
+    ``table_noise`` is the noise, normalised units, that the tables were made for. The guess of a
+    ``family`` is the mean of its posterior, where the span is everything.
     """
 
     corrections: Corrections
     table_noise: Float[Tensor, " m"]
     free_noise: bool
+    family: DiagonalGaussian | None = None
     pairs: tuple[int, int] = PAIRS
 
     rules = ("correction", "regression")
-    notes = ("member", "size", "noise", "spread", "count")
+    notes = ("member", "size", "noise", "spread", "guess_spread", "count")
     needs_gradient = False
 
     def prepare(
@@ -96,7 +112,7 @@ class Correction:
         x = torch.addcmul(point.x, scale[:, None], state.goal - point.x)
         guessing = scale > 1
         x = torch.where(guessing[:, None], state.guess, x)
-        rule = torch.where(guessing, REGRESSION, CORRECTION)
+        rule = torch.where(guessing & state.guessed, REGRESSION, CORRECTION)
         return Proposal(x, rule=rule, provisional=guessing)
 
     def _prepare(
@@ -120,7 +136,16 @@ class Correction:
             free_noise=self.free_noise,
             complete=complete,
         )
-        return self._corrected(point, start, span, chosen, guess, box, state)
+        tried = None
+        if self.family is not None and complete:
+            tried = span.posterior_mean(self.family, start, objective.count)
+        elif guess is not None and self.corrections.regression is not None:
+            tried = Guess(
+                self._regressed(self.corrections.regression, start, span.combined(guess)),
+                torch.ones_like(point.explained),
+                start.new_empty(len(start), 0),
+            )
+        return self._corrected(point, start, span, chosen, tried, box, state)
 
     def _corrected(
         self,
@@ -128,30 +153,30 @@ class Correction:
         start: Tensor,
         span: Spanned,
         chosen: Chosen,
-        guess: Float[Tensor, "B k"] | None,
+        guess: Guess | None,
         box: Box | None,
         state: Corrected | None,
     ) -> Corrected:
-        regression = self.corrections.regression
-
         def feasible(rows: Tensor) -> Tensor:
             rows = torch.where(rows.isfinite().all(1)[:, None], rows, point.x.double())
             rows = rows.to(point.x)
             return rows if box is None else box.project(rows)
 
         goal = feasible(start.double() + span.combined(chosen.z))
-        tried = goal
-        if guess is not None and regression is not None:
-            tried = feasible(self._regressed(regression, start, span.combined(guess)))
+        if guess is None:
+            none = torch.zeros_like(point.explained)
+            guess = Guess(goal, none, goal.new_empty(len(goal), 0))
         count = torch.zeros_like(chosen.member) if state is None else state.count
         return Corrected(
             start=start,
             goal=goal,
-            guess=tried,
+            guess=torch.where(guess.plausible[:, None], feasible(guess.x), goal),
+            guessed=guess.plausible,
             member=chosen.member,
             size=chosen.size.to(point.x),
             noise=chosen.noise.to(point.x),
             spread=chosen.spread.to(point.x),
+            guess_spread=guess.spread.to(point.x),
             count=count + 1,
         )
 
@@ -192,6 +217,28 @@ class Spanned:
     def quadratics(self) -> Quadratics:
         """What is minimised over the span."""
         return Quadratics.of(self._a, self._r, self._c)
+
+    def posterior_mean(
+        self, family: DiagonalGaussian, start: Float[Tensor, "B n"], count: Float[Tensor, "#B"]
+    ) -> Guess:
+        """Of the family given the data, for a span that is everything.
+
+        ``min |r - A e|^2 + |x0 + e - mean|^2_C``, which is chi-squared in as many degrees of
+        freedom as there are data if the row is of the family; plausible is what 99% stay below.
+        """
+        eye = torch.eye(start.shape[1]).to(self._e)
+        precision = family.solve(eye)
+        system = self._a @ self._a.mT + precision
+        off = family.mean.to(eye).flatten() - start.double()
+        slope = (self._a @ self._r[:, :, None])[:, :, 0] + off @ precision
+        factor, failed = torch.linalg.cholesky_ex(system)
+        e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
+        left = self._r - (e[:, None] @ self._a)[:, 0]
+        value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
+        plausible = (failed == 0) & (value <= count * noise_limit(count).square())
+        covariance = torch.cholesky_inverse(factor)
+        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
+        return Guess(start + e, plausible, spread)
 
     def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
         """The direction of these coordinates."""
