@@ -206,17 +206,39 @@ class Spanned:
     ) -> None:
         self._model, self._point, self._box, self._corrections = model, point, box, corrections
         self._bases: dict[int, Basis] = bases_of(corrections)
-        rows, n = point.x.shape
-        self._q = point.x.new_zeros(rows, 0, n).double()
-        self._a = point.x.new_zeros(rows, 0, point.r.shape[1]).double()
-        self._c = dict.fromkeys(self._bases, self._q)
         self._e = (point.x - start).double()
         self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
+        self._reserve(0)
+
+    def _reserve(self, most: int) -> None:
+        """Room for so many directions: growing an array in place costs no copy of it."""
+        rows, n = self._e.shape
+        self._count = 0
+        self._room_q = self._e.new_zeros(rows, most, n)
+        self._room_a = self._e.new_zeros(rows, most, self._r.shape[1])
+        self._room_c = {key: torch.zeros_like(self._room_q) for key in self._bases}
+        self._room_hessian = self._e.new_zeros(rows, most, most)
+        self._room_stiffness = torch.zeros_like(self._room_hessian)
+        self._room_slope = self._e.new_zeros(rows, most)
+
+    @property
+    def _q(self) -> Float[Tensor, "B k n"]:
+        return self._room_q[:, : self._count]
+
+    @property
+    def _a(self) -> Float[Tensor, "B k m"]:
+        return self._room_a[:, : self._count]
 
     def quadratics(self) -> Quadratics:
         """What is minimised over the span."""
-        return Quadratics.of(self._a, self._r, self._c)
+        k = self._count
+        return Quadratics(
+            self._room_hessian[:, :k, :k],
+            self._room_slope[:, :k],
+            self._r.square().sum(1),
+            {key: room[:, :k] for key, room in self._room_c.items()},
+        )
 
     def posterior_mean(
         self, family: DiagonalGaussian, start: Float[Tensor, "B n"], count: Float[Tensor, "#B"]
@@ -261,22 +283,27 @@ class Spanned:
             signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
             columns = torch.stack(images, 1) * signs[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
-        self._q = torch.eye(n).to(self._q).repeat(rows, 1, 1)
-        self._a = (columns / _noise(model, point)[:, None]).double()
-        self._c = {key: basis.forward(self._q) for key, basis in self._bases.items()}
-        self._r = self._r + (self._e[:, None] @ self._a)[:, 0]
+        self._reserve(n)
+        self._count = n
+        self._room_q.copy_(torch.eye(n))
+        self._room_a.copy_(columns / _noise(model, point)[:, None])
+        for key, basis in self._bases.items():
+            self._room_c[key].copy_(basis.forward(self._q))
+        torch.matmul(self._a, self._a.mT, out=self._room_hessian)
+        self._move_residual((self._e[:, None] @ self._a)[:, 0])
 
     def grow(self, state: Corrected | None, pairs: int) -> None:
         """Pairs of directions while they pay; the first one is the correction so far."""
         point = self._point
+        self._reserve(2 * pairs + (state is not None))
         going = torch.ones_like(point.misfit, dtype=torch.bool)
         here = _Here(self._model, point, torch.arange(len(point.x), device=point.x.device))
         shapes = self._shapes(state)
         if state is not None:
             length = norm(self._e)
-            a = self._add(here, self._e)
-            self._r = self._r + length[:, None] * a
-        e, left, value = self._fit(shapes)
+            a = self._add(here, shapes, self._e)
+            self._move_residual(length[:, None] * a)
+        e, left, value = self._fit()
         for _ in range(pairs):
             rows = going.nonzero().flatten()
             if len(rows) == 0:
@@ -287,8 +314,8 @@ class Spanned:
             for learned in (False, True):
                 d = self._direction(here, shapes, e, left, going, learned=learned)
                 # Rows that are done have neighbours that are not: a zero direction costs nothing.
-                self._add(here, d * going[:, None], charged=going)
-                e, left, value = self._fit(shapes)
+                self._add(here, shapes, d * going[:, None], charged=going)
+                e, left, value = self._fit()
             going = going & (before - value > PAYS * before)
 
     def _direction(
@@ -325,7 +352,11 @@ class Spanned:
         return self._reversed
 
     def _add(
-        self, here: _Here, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None = None
+        self,
+        here: _Here,
+        shapes: list[_Shape],
+        d: Float[Tensor, "B n"],
+        charged: Bool[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B m"]:
         """One more direction, made orthonormal to the others; its image comes back."""
         model, point, rows = here.model, here.point, here.rows
@@ -349,7 +380,7 @@ class Spanned:
             if self._box is not None:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
-        a = torch.zeros_like(self._a[:, 0]) if self._a.shape[1] else torch.zeros_like(self._r)
+        a = torch.zeros_like(self._r)
         a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0).double()
         a[rows] = a[rows] / _noise(model, point).double()
         if not model.has_derivatives:
@@ -360,23 +391,39 @@ class Spanned:
             d, a = d - (inside @ self._q)[:, 0], a - (inside @ self._a)[:, 0]
             length = norm(d).clamp_min(1e-300)[:, None]
             d, a = d / length * usable[:, None], a / length * usable[:, None]
-        self._q = torch.cat([self._q, d[:, None]], 1)
-        self._a = torch.cat([self._a, a[:, None]], 1)
-        for key, basis in self._bases.items():
-            self._c[key] = torch.cat([self._c[key], basis.forward(d)[:, None]], 1)
+        self._append(shapes, d, a)
         return a
 
-    def _fit(self, shapes: list[_Shape]) -> tuple[Tensor, Tensor, Tensor]:
+    def _append(
+        self, shapes: list[_Shape], d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]
+    ) -> None:
+        """A direction with its image, and its products with those before it."""
+        k = self._count
+        self._count = k + 1
+        self._room_q[:, k], self._room_a[:, k] = d, a
+        for key, basis in self._bases.items():
+            self._room_c[key][:, k] = basis.forward(d)
+        self._room_slope[:, k] = (a * self._r).sum(1)
+        column = (self._a @ a[:, :, None])[:, :, 0]
+        self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
+        for shape in shapes:
+            c = self._room_c[id(shape.basis)][shape.rows, : k + 1]
+            column = (c @ (c[:, k:] / shape.variances).mT)[:, :, 0]
+            self._room_stiffness[shape.rows, k, : k + 1] = column
+            self._room_stiffness[shape.rows, : k + 1, k] = column
+
+    def _move_residual(self, by: Float[Tensor, "B m"]) -> None:
+        self._r = self._r + by
+        self._room_slope[:, : self._count] = (self._a @ self._r[:, :, None])[:, :, 0]
+
+    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
         """The correction under the shapes that the span is grown with, and what it leaves."""
-        if self._q.shape[1] == 0:
+        k = self._count
+        if k == 0:
             return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
         quadratics = self.quadratics()
-        stiffness = torch.zeros_like(quadratics.hessian)
-        for shape in shapes:
-            c = self._c[id(shape.basis)][shape.rows]
-            stiffness[shape.rows] = c @ (c / shape.variances).mT
         ones = torch.ones_like(quadratics.square)[None]
-        z, value, _ = quadratics.minimise(stiffness, ones)
+        z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
         return self.combined(z[0]), self._r - (z[0][:, None] @ self._a)[:, 0], value[0]
 
     def _shapes(self, state: Corrected | None) -> list[_Shape]:
