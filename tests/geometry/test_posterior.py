@@ -71,16 +71,22 @@ def test_bars_of_the_best_gain_cover_without_calibration(case):
 
 @pytest.mark.parametrize("samples", [4, 16, 64])
 def test_one_factor_mends_bars_that_are_too_narrow(case, samples):
-    """Half the noise is claimed; the factor makes good for how many draws there are, too."""
+    """A quarter of the noise is claimed; the factor makes good for how few draws there are, too.
+
+    It was fitted with the same draws. Rows hold 90% give or take 20%, 1200 of them 0.6%; twice,
+    since the factor comes from as many. Misfits would mend a part of it already.
+    """
     pair = case.pair(case.best_gain)
-    x, y = case.observe(600, seed=1)
-    raw = one_shot(case, pair, y, case.noise / 2)
-    assert coverage(raw, x) < 0.89
+    x, y = case.observe(1200, seed=1)
+    raw = replace(one_shot(case, pair, y, case.noise / 4), misfit=None)
+    few = torch.arange(200)
+    assert coverage(raw.at(few), x[few]) < 0.89
     factor = fit_interval_factor(raw, x, samples=samples)
-    fresh, seen = case.observe(600, seed=2)
-    mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 2)
+    fresh, seen = case.observe(1200, seed=2)
+    mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 4)
+    mended = replace(mended, misfit=None)
     assert mended.scaling == factor
-    assert coverage(mended, fresh, samples) == pytest.approx(0.9, abs=0.025)
+    assert coverage(mended, fresh, samples) == pytest.approx(0.9, abs=0.035)
 
 
 def test_the_factor_is_the_conformal_quantile_of_the_scores(case):
