@@ -72,10 +72,13 @@ class Armijo:
             accept = trial.misfit <= allowed
         if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
             return accept, self._fresh(point.misfit), torch.zeros_like(accept)
-        restart = 2 * state.scale if self.carry else self.initial_scale
-        scale = torch.where(accept, restart, self.shrink * state.scale)
+        scale = self.shrink * state.scale
+        if self.carry:
+            scale = torch.where(accept, 2 * state.scale, scale)
+        else:
+            scale = scale.masked_fill_(accept, self.initial_scale)
         give_up = ~accept & (state.trials >= self.max_backtracks)
-        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
+        return accept, SearchState(scale, (state.trials + 1).masked_fill_(accept, 0)), give_up
 
 
 @dataclass(frozen=True)
@@ -248,19 +251,24 @@ class AdaptiveDamping:
         """Accept on a positive gain; damp less after good steps, ever faster after bad ones."""
         predicted = step.proposal.predicted
         assert predicted is not None, "adaptive damping needs a descent that predicts its decrease"
-        # The prediction is for the step before projection. Where the box bent it, use the bound
-        # that the undamped model attains: a decrease of half the slope.
-        predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
+        if step.x is not step.proposal.x:
+            # The prediction is for the step before projection. Where the box bent it, use the bound
+            # that the undamped model attains: a decrease of half the slope.
+            predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
         noise = _round_off(point.misfit)
         actual = point.misfit - trial.misfit
         # Below round-off the ratio is noise over noise; then trust the model.
-        gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
+        lost = torch.maximum(actual.abs(), predicted) <= noise
+        gain = (actual / predicted).masked_fill_(lost, 1.0)
         accept = (gain > self.accept_ratio) & (predicted > 0)
         # Not by more than a third where a little less damping has just failed.
-        fastest = torch.where(state.trials == 0, self.fastest_ease, 1 / 3)
-        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp_max(2.0).maximum(fastest)
+        ease = (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
+        eased = state.scale * torch.where(state.trials == 0, ease, ease.clamp_min(1 / 3))
         # A damping of exactly zero could never grow again, nor an infinite one shrink.
         limits = torch.finfo(eased.dtype)
+        if bool(accept.all()):
+            scale, trials = eased.clamp(limits.tiny, limits.max), torch.zeros_like(state.trials)
+            return accept, DampingState(scale, trials, torch.full_like(scale, 2.0)), ~accept
         scale = torch.where(accept, eased, state.scale * state.growth)
         scale = scale.clamp(limits.tiny, limits.max)
         growth = torch.where(accept, 2.0, 2 * state.growth)
