@@ -72,13 +72,10 @@ class Armijo:
             accept = trial.misfit <= allowed
         if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
             return accept, self._fresh(point.misfit), torch.zeros_like(accept)
-        scale = self.shrink * state.scale
-        if self.carry:
-            scale = torch.where(accept, 2 * state.scale, scale)
-        else:
-            scale = scale.masked_fill_(accept, self.initial_scale)
+        restart = 2 * state.scale if self.carry else self.initial_scale
+        scale = torch.where(accept, restart, self.shrink * state.scale)
         give_up = ~accept & (state.trials >= self.max_backtracks)
-        return accept, SearchState(scale, (state.trials + 1).masked_fill_(accept, 0)), give_up
+        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
 
 
 @dataclass(frozen=True)
@@ -258,12 +255,11 @@ class AdaptiveDamping:
         noise = _round_off(point.misfit)
         actual = point.misfit - trial.misfit
         # Below round-off the ratio is noise over noise; then trust the model.
-        lost = torch.maximum(actual.abs(), predicted) <= noise
-        gain = (actual / predicted).masked_fill_(lost, 1.0)
+        gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
         accept = (gain > self.accept_ratio) & (predicted > 0)
         # Not by more than a third where a little less damping has just failed.
-        ease = (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
-        eased = state.scale * torch.where(state.trials == 0, ease, ease.clamp_min(1 / 3))
+        fastest = torch.where(state.trials == 0, self.fastest_ease, 1 / 3)
+        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp_max(2.0).maximum(fastest)
         # A damping of exactly zero could never grow again, nor an infinite one shrink.
         limits = torch.finfo(eased.dtype)
         if bool(accept.all()):
