@@ -13,7 +13,7 @@ from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Corrections
 from deceptron.core.filling import filled
 from deceptron.core.history import Cost
-from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -24,14 +24,15 @@ from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
-from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
+from deceptron.solve.outcome import Outcome
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.rows import RowData
 from deceptron.solve.task import Task
 
 # Noise that is so much above the stated one is called so.
 NOISIER = 1.05
+_STATUSES = [reason.status for reason in Reason]
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,20 @@ def solution_of(
     recorder: Recorder | None,
     method: str,
     seconds: float,
-    pair: Pair | RowMap,
 ) -> Solution:
     """Everything in the order and the units of the observations."""
     reason = _ended(task, outcome)
-    status_of = torch.tensor([r.status for r in Reason], device=reason.device)
+    status_of = torch.tensor(_STATUSES, device=reason.device)
     first = outcome.first_residual
     relative = torch.where(first == 0, 0.0, outcome.residual / first)
     judge = None
     known = task.known
-    if isinstance(pair, Pair) and known.calibration.trust is not None:
-        # Its own g, whatever the noise that this solve was told: the limits are of that one.
-        maps = _Maps(known.f, in_evaluation(pair.g), known.scaler, known.bounds, known.calibration)
+    trained_g = known.trained_g
+    if trained_g is not None and known.calibration.trust is not None:
 
         def judge() -> Trust:
+            g = in_evaluation(trained_g)
+            maps = _Maps(known.f, g, known.scaler, known.bounds, known.calibration)
             return trust(maps, _complete(task))
 
     return Solution(
@@ -78,11 +79,11 @@ def solution_of(
         explained=outcome.over_noise <= noise_limit(task.objective.count),
         rule=outcome.rule,
         loss=outcome.misfit / task.objective.count,
-        cost=Cost(**outcome.cost),
+        cost=Cost(*outcome.cost.unbind(1)),
         method=method,
         seconds=seconds,
         record=None if recorder is None else recorder.history,
-        error_bars=_bars(task, outcome, pair),
+        error_bars=_bars(task, outcome),
         judge=judge,
     )
 
@@ -93,16 +94,19 @@ def _complete(task: Task) -> Float[Tensor, "B *y"]:
     if observed is None or family is None or task.believed_noise is None:
         return task.y
     target = filled(family, task.target, observed == 0, task.believed_noise)
-    target[task.no_data] = torch.nan
+    if task.no_data is not None:
+        target[task.no_data] = torch.nan
     return task.known.scaler.denormalise(target.reshape(-1, *task.y_shape)).to(task.y)
 
 
 def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     """Why each row stopped, told apart as far as the noise allows."""
-    reason = outcome.reason.clone()
-    reason[task.no_data] = int(Reason.NO_DATA)
+    reason = outcome.reason
+    if task.no_data is not None:
+        reason = reason.masked_fill(task.no_data, int(Reason.NO_DATA))
     if task.noise is None:
         return reason
+    reason = reason.clone()
     limit = noise_limit(task.objective.count)
     if task.corrects_explained_rows:
         # Nothing better was found, and nothing better is needed.
@@ -121,33 +125,33 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     return reason
 
 
-def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | None:
+def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     """With a prior that was stated, its own; else what the pair's calibration knows."""
     known, calibration = task.known, task.known.calibration
-    prior = task.prior if task.prior is not None else calibration.family
+    prior: Covariance | None = calibration.family
+    if task.prior is not None:
+        prior = task.prior if isinstance(task.prior, Covariance) else None
     noise = task.believed_noise
-    if not isinstance(pair, Pair) or noise is None or not isinstance(prior, Covariance):
+    if known.g is None or noise is None or prior is None:
         return None
-    notes = outcome.notes
-    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
-    if "count" in notes:
-        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
     # On a surrogate its own error counts as noise, where the objective knows of it.
     known_level = task.objective.level is not None
     ratio = task.objective.over_level(outcome.residual) if known_level else outcome.over_noise
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)
-    assert known.g is not None
-    misfit = ratio.clone()
-    misfit[corrected] = 1.0
+    notes = outcome.notes
+    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
+    if "count" in notes:
+        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
+        ratio = ratio.index_fill(0, corrected, 1.0)
     at_start = Posterior(
         pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
         x=outcome.x.reshape(-1, *task.x_shape),
         prior=prior,
         noise_std=noise * known.scaler.scale.to(noise),
         noise_rows=len(noise) > 1,
-        misfit=misfit,
+        misfit=ratio,
         bounds=task.bounds,
         factor=calibration.interval_factor or 1.0,
         prior_share=calibration.prior_share or 1.0,

@@ -20,11 +20,12 @@ from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
 from deceptron.solve.forward import as_forward
 from deceptron.solve.gaps import with_gaps_filled
-from deceptron.solve.loop import Callback, Loop, Snapshot
+from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
+from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.task import Known, observations, prepare
 
@@ -212,7 +213,7 @@ def solve(
                     callback=watched,
                 ).run(task.start, task.target)
     seconds = time.perf_counter() - started
-    return solution_of(task, outcome, recorder, chosen.name, seconds, pair)
+    return solution_of(task, outcome, recorder, chosen.name, seconds)
 
 
 def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:

@@ -19,7 +19,7 @@ from torch import Tensor
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import gauss_newton
-from deceptron.solve.model import Model, Tally
+from deceptron.solve.model import KINDS, Model, Tally
 from deceptron.solve.noise import noise_limit, objective_of
 from deceptron.solve.stopping import Stopping
 from deceptron.solve.task import Task
@@ -69,7 +69,8 @@ def _most_plausible(
     assert noise is not None
     missing = task.objective.observed[rows] == 0
     objective = objective_of(
-        torch.where(missing, torch.nan, target),
+        target,
+        missing,
         noise if len(noise) == 1 else noise[rows],
         task.known.calibration.surrogate_error,
         tau=None,
@@ -99,7 +100,8 @@ def _most_plausible(
         recorder=None,
         callback=None,
     ).run(task.start[rows], target)
-    return outcome.x, sum((outcome.cost[kind] for kind in ("jvp", "vjp")), outcome.cost["f"])
+    passes = [KINDS.index(kind) for kind in ("f", "jvp", "vjp")]
+    return outcome.x, outcome.cost[:, passes].sum(1)
 
 
 def _predicted(task: Task, x: Float[Tensor, "k n"]) -> Float[Tensor, "k m"]:
