@@ -7,9 +7,12 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.core.bases import EigenBasis, GridBasis
+from deceptron.core.corrections import Corrections
 from deceptron.geometry import Posterior, trust
 from deceptron.solve.descents.correction import REGRESSION
 from deceptron.train import calibrate, recipe
+from deceptron.train.calibration import KEPT, LARGEST_VECTOR, family_of, gaussian_of
 from tests.train.small import quick, tiny
 
 LINEAR = 0.5 * torch.eye(6) + 0.1
@@ -237,3 +240,41 @@ def test_a_family_too_large_for_tables_still_has_bars_that_survive_a_file(tmp_pa
     loaded = dc.load(path, forward=Twice(), reverse=Scaled(1.0))
     y = data.test.y[:5]
     torch.testing.assert_close(dc.solve(loaded, y).std, dc.solve(pair, y).std)
+
+
+def shapes(count, *, seed):
+    """Fields of two shapes that stand in a corner each: nothing about them is stationary."""
+    weights = torch.randn(count, 2, 1, 1, generator=torch.Generator().manual_seed(seed))
+    corners = torch.zeros(2, 16, 16)
+    corners[0, :4, :4], corners[1, -4:, -4:] = 1.0, 1.0
+    rough = 0.01 * torch.randn(count, 16, 16, generator=torch.Generator().manual_seed(seed + 1))
+    return (weights * corners).sum(1) + rough
+
+
+def waves(count, *, seed):
+    """Fields of all waves, the longer the larger."""
+    k = torch.arange(1.0, 17.0)
+    size = 1 / (k[:, None].square() + k.square())
+    sines = torch.sin(torch.pi * k[:, None] * k / 17)
+    drawn = size * torch.randn(count, 16, 16, generator=torch.Generator().manual_seed(seed))
+    return sines @ drawn @ sines
+
+
+@pytest.mark.parametrize(("fields", "kind"), [(shapes, EigenBasis), (waves, GridBasis)])
+def test_the_law_of_fields_is_told_by_fields_that_were_not_fitted(fields, kind):
+    rows = fields(800, seed=3)
+    corrections = Corrections.of(rows, largest=LARGEST_VECTOR, kept=KEPT)
+    family = family_of(rows, corrections)
+    assert isinstance(family.basis, kind)
+    fresh, other = fields(200, seed=11), gaussian_of(rows, corrections.grid)
+    if kind is EigenBasis:
+        assert family.log_likelihood(fresh) > other.log_likelihood(fresh) + 100
+    exact = torch.cov(rows.double().flatten(1).T)
+    mine = family.apply(torch.eye(256, dtype=torch.float64).reshape(256, 16, 16)).reshape(256, 256)
+    assert float((mine - exact).norm() / exact.norm()) < 0.15
+
+
+def test_few_fields_are_not_told_apart_by_their_principal_directions():
+    rows = shapes(200, seed=3)
+    corrections = Corrections.of(rows, largest=LARGEST_VECTOR, kept=KEPT)
+    assert isinstance(family_of(rows, corrections).basis, GridBasis)

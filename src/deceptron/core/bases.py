@@ -157,6 +157,13 @@ class DiagonalGaussian:
         """``C^-1 v``."""
         return self._power(v, -1.0)
 
+    def log_likelihood(self, rows: Float[Tensor, "B *x"]) -> float:
+        """Of these rows, their mean, up to a constant that all such laws share."""
+        off = rows.flatten(1).double() - self.mean.to(rows.device).double().flatten()
+        spectrum = self.spectrum.to(rows.device)
+        square = (self.basis.forward(off).square() / spectrum).sum(1).mean()
+        return -0.5 * float(square + spectrum.log().sum())
+
     @cached_property
     def variance(self) -> Float[Tensor, "*x"]:
         """Diagonal of C."""
@@ -165,6 +172,21 @@ class DiagonalGaussian:
     def _power(self, v: Tensor, power: float) -> Tensor:
         c = self.basis.forward(v.reshape(len(v), -1)) * self.spectrum.to(v.device) ** power
         return self.basis.back(c).reshape(v.shape).to(v.dtype)
+
+
+def principal(rows: Float[Tensor, "N n"], kept: int) -> tuple[EigenBasis, Float[Tensor, " n"]]:
+    """The ``kept`` principal directions of samples and the variances in their basis, the same in
+    all directions beyond.
+    """
+    n = rows.shape[1]
+    values, vectors = torch.linalg.eigh(torch.cov(rows.double().T).reshape(n, n))
+    values, vectors = values.flip(0), vectors.flip(1)
+    kept = min(kept, n)
+    rest = values[kept:].mean() if kept < n else values[-1]
+    spectrum = torch.cat([values[:kept], rest.expand(n - kept)])
+    return EigenBasis(vectors[:, :kept].T.contiguous()), spectrum.clamp_min(
+        FLOOR * float(spectrum[0])
+    )
 
 
 def leading(

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis
+from deceptron.core.bases import Basis, EigenBasis, GridBasis, principal
 
 # Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
 BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
@@ -113,13 +113,7 @@ class Corrections:
         eigen = eigenvalues = None
         n = rows.shape[1]
         if family.ndim == 2 and n <= largest:
-            values, vectors = torch.linalg.eigh(torch.cov(rows.T).reshape(n, n))
-            values, vectors = values.flip(0), vectors.flip(1)
-            kept = min(kept, n)
-            rest = values[kept:].mean() if kept < n else values[-1]
-            eigenvalues = torch.cat([values[:kept], rest.expand(n - kept)])
-            eigenvalues = eigenvalues.clamp_min(FLOOR * float(eigenvalues[0]))
-            eigen = EigenBasis(vectors[:, :kept].T.contiguous())
+            eigen, eigenvalues = principal(rows, kept)
         return Corrections(variance**0.5, GridBasis.fit(family), eigen, eigenvalues)
 
     @cached_property

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian
+from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, principal
 from deceptron.core.calibration import Calibration
 from deceptron.core.checks import check_count
 from deceptron.core.corrections import Corrections
@@ -44,6 +44,8 @@ MOST_UNKNOWNS = 2**16
 FAMILY_ROWS = 1024
 # Powers of the family's covariance: vectors of up to so many components, this many directions.
 LARGEST_VECTOR, KEPT = 1024, 128
+# Samples for each direction that are enough to tell how far a field varies along it.
+FEWEST_FOR_EACH = 4
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
 # What correcting explained rows must lower the error of validation rows by.
@@ -155,7 +157,7 @@ def _calibrated(
         pair.calibration,
         noise_std=problem.noise_std,
         start=better_start(pair, x, y),
-        family=gaussian_of(family, corrections.eigen or corrections.grid),
+        family=family_of(family, corrections),
         observations=observations_of(pair.scaler.normalise(rows.observed)),
         trust=fit_trust(pair, y),
         rows=len(x),
@@ -260,10 +262,34 @@ def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGau
     return DiagonalGaussian(mean.reshape(rows.shape[1:]), basis, spectrum)
 
 
+def family_of(rows: Float[Tensor, "N *x"], corrections: Corrections) -> DiagonalGaussian | None:
+    """The law of samples: in the principal directions of a vector; of a field in waves or in its
+    principal directions, whichever gives the samples that were not fitted the larger likelihood. A
+    field made of a few shapes is not stationary, and waves know little of it.
+    """
+    if corrections.eigen is not None:
+        return gaussian_of(rows, corrections.eigen)
+    waves = gaussian_of(rows, corrections.grid)
+    held_out = len(rows) // 4
+    if rows[0].numel() > LARGEST_VECTOR or len(rows) - held_out < FEWEST_FOR_EACH * KEPT:
+        return waves
+    fitted, others = rows[held_out:], rows[:held_out]
+    fields = gaussian_of(fitted, corrections.grid)
+    if fields is not None and fields.log_likelihood(others) >= _principal_of(fitted).log_likelihood(
+        others
+    ):
+        return waves
+    return _principal_of(rows)
+
+
+def _principal_of(rows: Float[Tensor, "N *x"]) -> DiagonalGaussian:
+    basis, spectrum = principal(rows.flatten(1), KEPT)
+    return DiagonalGaussian(rows.double().mean(0), basis, spectrum)
+
+
 def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
-    """What sensors show, normalised units: of a vector its own principal directions, else waves."""
-    found = Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT)
-    return gaussian_of(y, found.eigen or found.grid)
+    """What sensors show, normalised units."""
+    return family_of(y, Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT))
 
 
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
