@@ -40,6 +40,8 @@ SAMPLES = 32
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 # Rows whose draws are held at a time when only their spread is wanted.
 ROWS = 64
+# Numbers of double precision that are filled at a time.
+FILLED = 2**22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -226,8 +228,10 @@ class Posterior:
         assert observations is not None
         noise = torch.as_tensor(self.noise_std)
         own = self.noise_rows and len(noise) == len(self.x)
-        for first in range(0, len(self.x), ROWS):
-            rows = slice(first, first + ROWS)
+        # All draws of a row are filled together.
+        step = max(1, min(ROWS, FILLED // (samples * noise[:1].numel())))
+        for first in range(0, len(self.x), step):
+            rows = slice(first, first + step)
             yield gap_errors(
                 self.pair,
                 self.x[rows],
