@@ -110,7 +110,9 @@ def test_the_family_answers_where_it_knows_more_than_the_data(tmp_path):
 def test_rows_that_are_not_of_the_family_are_not_pulled_to_it():
     problem, pair = calibrated(bias=0.0, spread=0.02)
     assert pair.calibration.corrections.by_family == (True, True)
-    x = torch.rand(50, UNKNOWNS, generator=torch.Generator().manual_seed(3))
+    # Far away, each of them: the family is a speck at 0.5.
+    drawn = torch.rand(50, UNKNOWNS, generator=torch.Generator().manual_seed(3))
+    x = torch.where(drawn > 0.5, 0.5 + drawn / 2, drawn / 2)
     y = problem.add_noise(problem.simulate(x), generator=torch.Generator().manual_seed(4))
     solution = dc.solve(pair, y, forward=problem)
     assert float(solution.explained.double().mean()) > 0.9
