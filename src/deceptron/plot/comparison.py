@@ -12,7 +12,7 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.plot.picture import TRUTH, Picture, picture, plain
-from deceptron.plot.planes import Array, colour_range, is_signed, parts
+from deceptron.plot.planes import Array, draw_field, is_signed, parts
 from deceptron.plot.solution import POINTS
 
 SHOWN = 4
@@ -71,12 +71,8 @@ def _planes(answers: dict[str, Array], rows: list[int]) -> Picture:
         planes = {name: parts(values[place])[number][1] for name, values in answers.items()}
         scale = [planes["truth"]] if "truth" in planes else list(planes.values())
         signed = any(map(is_signed, scale))
-        low, high = colour_range(scale, signed)
         for axis, (name, plane) in zip(axis_line, planes.items(), strict=True):
-            colours = "RdBu_r" if signed else "viridis"
-            image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
-            axis.set_xticks([])
-            axis.set_yticks([])
+            image = draw_field(figure, axis, plane, scale, signed=signed, bar=False)
             axis.set_title(name, fontsize=8)
         axis_line[0].set_ylabel(f"row {row}\n{words}" if words else f"row {row}", fontsize=8)
         figure.colorbar(image, ax=list(axis_line), shrink=0.85).ax.tick_params(labelsize=7)

@@ -16,7 +16,7 @@ from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.plot.picture import INK, TRUTH, Picture, picture, plain
-from deceptron.plot.planes import Array, colour_range, is_signed, parts
+from deceptron.plot.planes import Array, draw_field, is_signed, parts
 
 KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
@@ -139,20 +139,13 @@ def _planes(columns: list[_Column], heads: list[str]) -> Picture:
             planes = {c.title: parts(c.values[row])[number][1] for c in columns}
             for axis, column in zip(axes[number], columns, strict=True):
                 alike = [planes[c.title] for c in columns if c.scale == column.scale]
-                _plane(strip, axis, column, planes[column.title], alike)
+                signed = column.scale == "error" or (
+                    column.scale == "x" and any(map(is_signed, alike))
+                )
+                draw_field(strip, axis, planes[column.title], alike, signed=signed)
+                axis.set_title(column.title, fontsize=8)
             axes[number][0].set_ylabel(parts(columns[0].values[row])[number][0], fontsize=8)
     return figure
-
-
-def _plane(figure: Any, axis: Any, column: _Column, plane: Array, alike: list[Array]) -> None:
-    signed = column.scale == "error" or (column.scale == "x" and any(map(is_signed, alike)))
-    low, high = colour_range(alike, signed)
-    colours = "RdBu_r" if signed else "viridis"
-    image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.set_title(column.title, fontsize=8)
-    figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
 
 
 def _headline(solution: Solution, row: int, truth: Tensor | None) -> str:
