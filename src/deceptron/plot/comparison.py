@@ -11,7 +11,7 @@ from torch import Tensor
 from deceptron.core.errors import ConfigError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
-from deceptron.plot.picture import TRUTH, Picture, picture, plain
+from deceptron.plot.picture import TRUTH, Picture, panels, picture
 from deceptron.plot.planes import Array, draw_field, is_signed, parts
 from deceptron.plot.solution import POINTS
 
@@ -34,16 +34,8 @@ def plot_comparison(
 
 
 def _lines(answers: dict[str, Array], rows: list[int]) -> Picture:
-    across = min(len(rows), 2)
-    down = -(-len(rows) // across)
-    figure = picture(4.2 * across, 2.3 * down)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis in axes[len(rows) :]:
-        axis.set_axis_off()
-    for place, row in enumerate(rows):
-        axis = axes[place]
-        plain(axis)
-        axis.set_title(f"row {row}", fontsize=8)
+    figure, axes = panels([f"row {row}" for row in rows])
+    for place, axis in enumerate(axes):
         number = 0
         for name, values in answers.items():
             line = parts(values[place])[0][1]

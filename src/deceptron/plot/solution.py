@@ -15,7 +15,7 @@ from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
-from deceptron.plot.picture import INK, TRUTH, Picture, picture, plain
+from deceptron.plot.picture import INK, TRUTH, Picture, panels, picture, plain
 from deceptron.plot.planes import Array, draw_field, is_signed, parts
 
 KINDS = ("answers", "residual", "history")
@@ -88,15 +88,8 @@ def _answers(solution: Solution, rows: Tensor, truth: Tensor | None) -> Picture:
 def _lines(
     x: Array, truth: Array | None, ends: tuple[Array, ...] | None, heads: list[str]
 ) -> Picture:
-    across = min(len(x), 2)
-    down = -(-len(x) // across)
-    figure = picture(4.2 * across, 2.3 * down)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis in axes[len(x) :]:
-        axis.set_axis_off()
-    for row, axis in enumerate(axes[: len(x)]):
-        plain(axis)
-        axis.set_title(heads[row], fontsize=8)
+    figure, axes = panels(heads)
+    for row, axis in enumerate(axes):
         drawn = [
             (words, line, [parts(end[row])[number][1] for end in ends] if ends else None)
             for number, (words, line) in enumerate(parts(x[row]))
