@@ -10,8 +10,10 @@ import pandas as pd
 
 from deceptron.study.records import AXES
 from deceptron.study.statistics import (
+    RESIDUAL_LIMIT,
     Interval,
     Paired,
+    cost_to_tolerance,
     mean_interval,
     paired_difference,
     rate_interval,
@@ -126,6 +128,24 @@ class Trials:
         seeds = own.index.get_level_values(0)[finite]
         found = ratio_interval(own[finite], theirs[finite], groups=seeds)
         return found if found.count else None
+
+    def costs(self, start: pd.Series) -> pd.DataFrame:
+        """Seconds and steps of each trial until its residual was 0.30 of ``start``, that at x = 0.
+
+        All methods are held to the same first residual, wherever they begin; trials without one
+        are left out. An answer that needs no iteration counts as one.
+        """
+        rows = self.rows.join(start.rename("start"), how="inner")
+        steps = self.steps.join(rows.loc[rows["iterations"] > 0, ["start"]], how="inner")
+        for points in (rows, steps):
+            points["relative_residual"] = points["residual"] / points["start"]
+        spent = pd.DataFrame(index=rows.index, columns=["seconds", "step"], dtype=float)
+        for seed, own in rows.groupby("seed"):
+            points = steps[steps["seed"] == seed]
+            for cost in spent:
+                found = cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
+                spent.loc[own.index, cost] = found.to_numpy()
+        return spent.assign(step=spent["step"].clip(lower=1.0))
 
     def answers(self, seed: int) -> np.ndarray | None:
         """Answers to the first instances of a seed; None if none were kept."""

@@ -1,4 +1,4 @@
-"""Figures of the paper that no table can stand for, and two of our own, from records alone."""
+"""Every figure of the paper and two of our own, from the records of a study alone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from matplotlib import rc_context
 from deceptron.core.files import make_folder
 from deceptron.plot.files import write_figure
 from deceptron.report.captions import caption
+from deceptron.report.figures.allen_cahn import good_basin, hyperparameters, mechanism
 from deceptron.report.figures.family import COLUMN, FAMILIES, STYLE, Family
 from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.matrices import reliability, shift
-from deceptron.report.figures.rows import against_paper, cosine_spectrum, good_basin
+from deceptron.report.figures.profiles import profiles
+from deceptron.report.figures.reproducibility import reproducibility
+from deceptron.report.figures.rows import against_paper, cosine_spectrum
 from deceptron.report.figures.sheet import Drawing, NothingToDraw, models_used
 from deceptron.report.figures.trajectories import trajectories
 from deceptron.report.query import Query
@@ -49,9 +52,13 @@ class Plan:
 
 PLANS = (
     Plan("performance", "Trajectories (Figure 1)", trajectories),
-    Plan("basin", "The good basin of Allen-Cahn (Figure 2)", good_basin),
+    Plan("basin", "The good basin of Allen-Cahn (Figure 2b)", good_basin, ("standard",)),
+    Plan("mechanism", "Mechanism on Allen-Cahn (Figure 2)", mechanism, ("paper",)),
     Plan("reliability", "Reliability matrix (Figure 3)", reliability),
+    Plan("profiles", "Profiles (Figures 1 and 4)", profiles, ("paper",)),
     Plan("cosine", "Cosine spectrum (Figure 5)", cosine_spectrum, ("paper",)),
+    Plan("reproducibility", "Reproducibility (Figure 6)", reproducibility, ("paper",)),
+    Plan("hyperparameters", "Hyper-parameters (Figure 7)", hyperparameters, ("paper",)),
     Plan("reconstructions", "Reconstructions (Figure 8)", reconstructions),
     Plan("shift", "Off distribution", shift, ("standard",)),
     Plan("against-paper", "Published errors and ours", against_paper, ("standard",)),

@@ -105,6 +105,16 @@ class Family:
         """Methods that answer without iterating."""
         return tuple(s for s in self.series if self.query.methods[s.method].direct)
 
+    def problem_looks(self) -> dict[str, tuple[str, str]]:
+        """A colour and a marker for each problem."""
+        return {
+            name: (
+                entry.color or SPARE_COLORS[k % len(SPARE_COLORS)],
+                entry.marker or SPARE_MARKERS[k % len(SPARE_MARKERS)],
+            )
+            for k, (name, entry) in enumerate(self.query.problems.items())
+        }
+
     def trials(self, problem: str, series: Series, on: str = "test") -> Trials:
         """All seeds together."""
         model = self.models[0 if series.jcp else 1]

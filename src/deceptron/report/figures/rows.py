@@ -1,11 +1,11 @@
-"""A row for each problem or method: errors beside the paper's, the cosine, and the good basin."""
+"""A row for each problem: errors beside the paper's, and the cosine."""
 
 from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from deceptron.report.figures.family import COLUMN, DIPG, PAGE, PLAIN, Family, Series
+from deceptron.report.figures.family import COLUMN, DIPG, PLAIN, Family, Series
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
@@ -16,16 +16,8 @@ from deceptron.report.figures.sheet import (
     scattered,
     trial_count,
 )
-from deceptron.report.published import ALLEN_CAHN, paper_value
-from deceptron.study.statistics import (
-    GOOD_BASIN,
-    ORACLE,
-    basin_occupancy,
-    mean_interval,
-    rate_interval,
-)
-
-IN_BASIN = ("gd", "gn", "lm", "l-bfgs", "lm-tuned", "guarded")
+from deceptron.report.published import paper_value
+from deceptron.study.statistics import ORACLE, mean_interval
 
 
 def against_paper(family: Family) -> Drawing:
@@ -94,36 +86,3 @@ def cosine_spectrum(family: Family) -> Drawing:
 def _cosines(family: Family, problem: str, series: Series) -> pd.Series:
     """Mean over the steps of each trial."""
     return family.trials(problem, series).paths("cosine").mean(axis=1)
-
-
-def good_basin(family: Family) -> Drawing:
-    """The smallest error of each trial on Allen-Cahn, by method: does JCP open the good basin?"""
-    shown = [
-        s
-        for s in (*family.direct, DIPG, PLAIN, *family.pick(*IN_BASIN))
-        if len(family.trials(ALLEN_CAHN, s))
-    ]
-    if DIPG not in shown:
-        raise NothingToDraw(f"no records of d-ipg with the model {family.name} on {ALLEN_CAHN}")
-    figure = Figure(figsize=(PAGE, 0.22 * len(shown) + 0.5), layout="constrained")
-    axis = figure.subplots()
-    for row, series in enumerate(shown):
-        best = _smallest(family, series)
-        rate = rate_interval(basin_occupancy(best.to_numpy()[:, None]))
-        words = f"{rate.value:.0%} [{rate.low:.0%}, {rate.high:.0%}]"
-        axis.text(1.01, row, words, transform=axis.get_yaxis_transform(), va="center", fontsize=6.5)
-        face = series.color if series.filled else "none"
-        look = {"facecolors": face, "edgecolors": series.color, "linewidths": 0.4, "alpha": 0.8}
-        scattered(axis, best, row, 0.28, s=5, marker=series.marker, **look)
-    axis.axvline(GOOD_BASIN, color="0.3", linewidth=0.8)
-    named_rows(axis, [s.label for s in shown])
-    log_scale(axis, "x")
-    axis.set_xlabel(r"$\min_t\ \mathrm{RMSE}_t$")
-    return Drawing(figure, {"trials": trial_count(family, [ALLEN_CAHN], DIPG)})
-
-
-def _smallest(family: Family, series: Series) -> pd.Series:
-    """The smallest error of each trial, its answer included."""
-    trials = family.trials(ALLEN_CAHN, series)
-    last, paths = trials.rows["rmse"], trials.paths("rmse")
-    return last if paths.empty else paths.min(axis=1).reindex(last.index).fillna(last)

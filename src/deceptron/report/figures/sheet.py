@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from deceptron.report.figures.family import MISSING, Family, Series
 from deceptron.study.statistics import Interval
@@ -38,7 +38,7 @@ class Drawing:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def legend_below(figure: Figure, axes: Iterable[Axes], *, columns: int) -> None:
+def legend_below(figure: FigureBase, axes: Iterable[Axes], *, columns: int) -> None:
     """One legend for all axes, outside of the data; each label once."""
     found: dict[str, Any] = {}
     for axis in axes:
@@ -62,6 +62,22 @@ def log_scale(axes: Axes, name: Literal["x", "y"]) -> None:
     axis.set_major_locator(LogLocator(subs=steps, numticks=7 if decades > 2.4 else 12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+
+
+def step_axis(axis: Axes) -> None:
+    """Accepted steps along x."""
+    low, high = axis.get_xlim()
+    if high - low < 1:  # a single point
+        axis.set_xlim(low - 0.5, high + 0.5)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    axis.set_xlabel("accepted steps t")
+
+
+def level_lines(axis: Axes, shown: Iterable[Series], level: Callable[[Series], float]) -> None:
+    """A line across for each that has a level."""
+    for series in shown:
+        if np.isfinite(height := level(series)):
+            axis.axhline(height, **series.look())
 
 
 def named_rows(axis: Axes, names: Sequence[str]) -> None:

@@ -1,8 +1,7 @@
-"""Figure 1 of the paper: how fast the error falls."""
+"""The upper row of Figure 1 of the paper: how fast the error falls."""
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -11,6 +10,7 @@ from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
     legend_below,
+    level_lines,
     log_scale,
     trial_count,
 )
@@ -41,10 +41,8 @@ def trajectories(family: Family) -> Drawing:
 def _one_problem(family: Family, axis: Axes, problem: str) -> None:
     first = family.trials(problem, DIPG).paths("rmse").ffill(axis=1)[1]
     longest = 1
-    for series in family.direct:
-        level = (family.trials(problem, series).rows["rmse"] / first).mean()
-        if np.isfinite(level):
-            axis.axhline(level, **series.look())
+    direct = {s: (family.trials(problem, s).rows["rmse"] / first).mean() for s in family.direct}
+    level_lines(axis, direct, direct.__getitem__)
     for series in family.pick(*SHOWN):
         paths = family.trials(problem, series).paths("rmse").ffill(axis=1)
         if paths.shape[1] < 2:
