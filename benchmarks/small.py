@@ -5,7 +5,7 @@ SciPy in NumPy, one row after the other, by its own differences and by the exact
 optimistix (JAX, compiled, all rows under vmap) where it is installed. ``worst`` is by how much the
 worst of a few rows ends above SciPy's sum of squares, as a share of it. Then one-shot on one row
 over its two networks, and the published D-IPG over its counted evaluations at their batch price.
-CPU time of one thread, medians of interleaved repeats.
+CPU time of one thread, the least of interleaved repeats.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fits(n: int) -> dict[str, object]:
     }
     if importlib.util.find_spec("optimistix"):
         calls["optimistix"] = fit.optimistix(VMAPPED)
-    took = {name: 1e3 * taken for name, taken in interleaved(calls).items()}
+    took = {name: 1e3 * taken for name, taken in interleaved(calls, repeats=15, of=min).items()}
     start = process_time()
     fit.solve(MANY)
     many = 1e3 * (process_time() - start) / MANY
@@ -143,7 +143,9 @@ def one_shot(name: str) -> dict[str, object]:
         return pair.f(pair.g(target))
 
     took = interleaved(
-        {"solve": lambda: dc.solve(pair, y, method="one-shot"), "networks": networks}, repeats=15
+        {"solve": lambda: dc.solve(pair, y, method="one-shot"), "networks": networks},
+        repeats=60,
+        of=min,
     )
     return {
         "pair": name,
@@ -160,7 +162,8 @@ def published(pair: dc.Deceptron, rows: int) -> dict[str, object]:
         return dc.solve(pair, y, method="d-ipg", max_iterations=8, history=False)
 
     passes = round(float(solve().cost.f.double().mean())) - 1
-    took = interleaved({"solve": solve, "networks": lambda: bare(pair, y, passes)}, repeats=9)
+    calls = {"solve": solve, "networks": lambda: bare(pair, y, passes)}
+    took = interleaved(calls, repeats=30, of=min)
     return {"rows": rows, "passes": passes, "d_ipg_over_networks": took["solve"] / took["networks"]}
 
 

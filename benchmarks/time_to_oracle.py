@@ -19,7 +19,7 @@ from torch import Tensor
 
 import deceptron as dc
 from benchmarks.common import publish
-from deceptron.solve.loop import Snapshot
+from deceptron.solve.snapshot import Snapshot
 from deceptron.study.entries import PROBLEMS
 from deceptron.study.measure import simulate
 from deceptron.study.methods import method_entry

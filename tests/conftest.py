@@ -2,7 +2,9 @@
 
 Pytest-xdist runs two processes on two cores. With ``--other-draws`` every seed that a test gives to
 a ``torch.Generator`` or to ``torch.manual_seed`` is another one; a test that passes for one draw
-and fails for the next has too thin a margin. Seeds that the library draws from stay as they are.
+and fails for the next has too thin a margin. Seeds that the library draws from stay as they are,
+and so do those of a test marked ``fixed_draws``, which compares draws across processes. What a test
+draws without a seed does not depend on the tests before it.
 """
 
 import os
@@ -14,6 +16,29 @@ import torch
 torch.set_num_threads(int(os.environ.get("DECEPTRON_TEST_THREADS", "1")))
 
 PRIME = 1_000_003
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+plain_manual_seed = torch.manual_seed
+shift = 0
+
+
+def shifted(seed: int) -> int:
+    asked_by_a_test = sys._getframe(2).f_code.co_filename.startswith(FOLDER)
+    return seed + shift if asked_by_a_test else seed
+
+
+class Generator(torch.Generator):
+    def manual_seed(self, seed: int) -> torch.Generator:
+        return super().manual_seed(shifted(seed))
+
+
+def manual_seed(seed: int) -> torch.Generator:
+    return plain_manual_seed(shifted(seed))
+
+
+def set_shift(config: pytest.Config, *, fixed: bool) -> None:
+    global shift
+    shift = 0 if fixed else PRIME * config.getoption("--other-draws")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,22 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    shift = PRIME * config.getoption("--other-draws")
-    if shift == 0:
-        return
-    folder = os.path.dirname(os.path.abspath(__file__))
-    plain = torch.manual_seed
+    if config.getoption("--other-draws"):
+        set_shift(config, fixed=False)
+        torch.Generator = Generator  # type: ignore[misc]
+        torch.manual_seed = manual_seed  # type: ignore[assignment]
 
-    def shifted(seed: int) -> int:
-        asked_by_a_test = sys._getframe(2).f_code.co_filename.startswith(folder)
-        return seed + shift if asked_by_a_test else seed
 
-    class Generator(torch.Generator):
-        def manual_seed(self, seed: int) -> torch.Generator:
-            return super().manual_seed(shifted(seed))
-
-    def manual_seed(seed: int) -> torch.Generator:
-        return plain(shifted(seed))
-
-    torch.Generator = Generator  # type: ignore[misc]
-    torch.manual_seed = manual_seed  # type: ignore[assignment]
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    set_shift(item.config, fixed=item.get_closest_marker("fixed_draws") is not None)
+    plain_manual_seed(shift)

@@ -73,6 +73,7 @@ def test_jvp_and_dense_jacobian_against_functorch():
     for row in range(3):
         exact = torch.func.jacrev(lambda z: f(z[None])[0])(x[row]).reshape(5, 4)
         torch.testing.assert_close(jacobian[row], exact)
+    torch.testing.assert_close(dense_jacobian(f, x, outputs=5), jacobian)  # by one backward pass
     value, tangent = jvp(f, x, v)
     torch.testing.assert_close(value, f(x))
     torch.testing.assert_close(tangent, torch.einsum("bmn,bn->bm", jacobian, v.flatten(1)))

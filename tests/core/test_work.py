@@ -58,6 +58,7 @@ def dies_once(job: tuple[str, int]) -> None:
     done.write_text(f"{torch.get_num_threads()} {torch.rand(1).item()}")
 
 
+@pytest.mark.fixed_draws
 def test_a_job_whose_process_is_killed_is_done_again(tmp_path):
     jobs = [(str(tmp_path), number) for number in range(3)]
     with engine("local", workers=2) as processes:
@@ -88,6 +89,7 @@ class Submits:
         return self.Job(function(*arguments, **settings))
 
 
+@pytest.mark.fixed_draws
 @pytest.mark.parametrize(
     "make", [lambda: None, lambda: ThreadPoolExecutor(1), Submits], ids=["here", "pool", "submitit"]
 )

@@ -10,7 +10,7 @@ from scipy import stats
 import deceptron as dc
 from deceptron.core.calibration import Calibration
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share
-from deceptron.geometry.posterior import quantile
+from deceptron.geometry.posterior import SHARES, conformal, quantile
 from tests.geometry.linear import N, generator, linear_case
 
 
@@ -27,6 +27,15 @@ def calibrated(pair, factor):
 def coverage(posterior, truth, samples=64):
     low, high = posterior.interval(samples=samples)
     return float(((truth >= low) & (truth <= high)).double().mean())
+
+
+def exact_scores(posterior, truth):
+    """Errors over the half-width of a 90% interval, which is the same for all rows of a linear map.
+
+    From S draws it is off by 1 / sqrt(2 S): 9% for 64, half a percent here.
+    """
+    half_width = quantile(0.9, 20_000) * posterior.at(torch.tensor([0])).std(20_000)
+    return (truth - posterior.x).abs() / half_width
 
 
 def one_shot(case, pair, y, noise=None):
@@ -50,29 +59,34 @@ def test_std_and_draws_are_those_of_the_joseph_form(case):
 
 
 def test_bars_of_the_best_gain_cover_without_calibration(case):
-    """In the linear Gaussian case P is the truth: 90% intervals hold 90%."""
-    x, y = case.observe(600, seed=11)
+    """In the linear Gaussian case P is the truth: 90% of 4000 rows, give or take half a percent."""
+    x, y = case.observe(4000, seed=11)
     posterior = one_shot(case, case.pair(case.best_gain), y)
     # The misfit of a row scatters about one and only ever widens: leave it out here.
     plain = replace(posterior, misfit=None)
-    assert coverage(plain, x) == pytest.approx(0.9, abs=0.02)
-    assert fit_interval_factor(plain, x, samples=64, generator=generator()) == pytest.approx(
-        1.0, abs=0.05
-    )
+    scores = exact_scores(plain, x)
+    assert float((scores <= 1).double().mean()) == pytest.approx(0.9, abs=0.02)
+    assert conformal(scores) == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize("samples", [4, 16, 64])
 def test_one_factor_mends_bars_that_are_too_narrow(case, samples):
-    """Half the noise is claimed; the factor makes good for how many draws there are, too."""
+    """A quarter of the noise is claimed; the factor makes good for how few draws there are, too.
+
+    It was fitted with the same draws. Rows hold 90% give or take 20%, 1200 of them 0.6%; twice,
+    since the factor comes from as many. Misfits would mend a part of it already.
+    """
     pair = case.pair(case.best_gain)
-    x, y = case.observe(600, seed=1)
-    raw = one_shot(case, pair, y, case.noise / 2)
-    assert coverage(raw, x) < 0.89
+    x, y = case.observe(1200, seed=1)
+    raw = replace(one_shot(case, pair, y, case.noise / 4), misfit=None)
+    few = torch.arange(200)
+    assert coverage(raw.at(few), x[few]) < 0.89
     factor = fit_interval_factor(raw, x, samples=samples)
-    fresh, seen = case.observe(600, seed=2)
-    mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 2)
+    fresh, seen = case.observe(1200, seed=2)
+    mended = one_shot(case, calibrated(pair, factor), seen, case.noise / 4)
+    mended = replace(mended, misfit=None)
     assert mended.scaling == factor
-    assert coverage(mended, fresh, samples) == pytest.approx(0.9, abs=0.025)
+    assert coverage(mended, fresh, samples) == pytest.approx(0.9, abs=0.035)
 
 
 def test_the_factor_is_the_conformal_quantile_of_the_scores(case):
@@ -97,17 +111,19 @@ def test_the_factor_is_the_conformal_quantile_of_the_scores(case):
 
 @pytest.mark.parametrize("share", [1.0, 0.03])
 def test_a_family_that_varies_less_than_its_prior_is_noticed(case, share):
-    """Latents of covariance ``share * C`` through a poor gain: P with that share is the truth."""
+    """Latents of covariance ``share * C`` through a poor gain: P with that share is the truth.
+
+    64 draws are too few to tell shares apart that are neighbours on the grid.
+    """
     pair = case.pair(0.5 * case.best_gain)
     x, y = case.observe(1500, seed=6)
     shrunk = case.prior.mean + share**0.5 * (x - case.prior.mean)
     y = y + (shrunk - x) @ case.matrix.T
     posterior = replace(one_shot(case, pair, y), misfit=None)
     found = fit_prior_share(posterior, shrunk, samples=64, generator=generator())
-    assert found == share
+    assert abs(SHARES.index(found) - SHARES.index(share)) <= 1
     exact = replace(posterior, prior_share=share)
-    factor = fit_interval_factor(exact, shrunk, samples=64, generator=generator())
-    assert factor == pytest.approx(1.0, abs=0.05)
+    assert conformal(exact_scores(exact, shrunk)) == pytest.approx(1.0, abs=0.06)
     pair.calibration = Calibration(prior_share=share)
     assert posterior.share == share
     torch.testing.assert_close(
@@ -204,7 +220,7 @@ def test_solution_draws_when_asked(case):
         _ = bare.std
     posterior = one_shot(case, pair, y)
     knowing = type(solution)(**{**vars(solution), "error_bars": posterior})
-    torch.testing.assert_close(knowing.std, posterior.std(32, generator=generator()))
+    torch.testing.assert_close(knowing.std, posterior.std(32))
     low, high = knowing.interval()
     torch.testing.assert_close(high - low, 2 * quantile(0.9, 32) * knowing.std)
     assert knowing.posterior(samples=5, generator=generator()).shape == (5, 3, N)

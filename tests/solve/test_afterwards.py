@@ -23,20 +23,26 @@ def pair(case):
 
 
 def test_bars_are_those_of_the_answers_with_their_misfits(case, pair):
-    _, y = case.observe(6, seed=2)
-    y[3:] += 12 * case.noise * torch.randn(3, y.shape[1], dtype=y.dtype, generator=generator())
+    """Three rows without noise, and three with a deviation of 12 that no x explains."""
+    x, y = case.observe(6, seed=2)
+    y[:3] = x[:3] @ case.matrix.T
+    out_of_range = torch.linalg.svd(case.matrix / case.noise[:, None]).U[:, -1]
+    y[3:] += 12 * case.noise * out_of_range
     solution = dc.solve(pair, y, method="one-shot", prior=case.prior, noise_std=case.noise)
     bars = Posterior.one_shot(pair, y, prior=case.prior, noise_std=case.noise)
     assert float(bars.misfit[:3].max()) < 1 < float(bars.misfit[3:].min())
     torch.testing.assert_close(solution.x, bars.x)
-    torch.testing.assert_close(solution.std, bars.std(generator=generator()))
+    torch.testing.assert_close(solution.std, bars.std())
     low, high = solution.interval()
     assert bool(((low <= solution.x) & (solution.x <= high)).all())
     assert solution.posterior(samples=7, generator=generator()).shape == (7, 6, N)
 
 
 def test_bars_of_map_answers_cover_with_the_simulator_in_the_objective(case, pair):
-    x, y = case.observe(400, seed=3)
+    """The factor is 1.1 and the intervals of rows that are explained are equally wide: they hold
+    93%, and 2000 rows scatter by half a percent.
+    """
+    x, y = case.observe(2000, seed=3)
     solution = dc.solve(
         pair,
         y,
@@ -45,9 +51,10 @@ def test_bars_of_map_answers_cover_with_the_simulator_in_the_objective(case, pai
         noise_std=case.noise,
         forward=lambda z: z @ case.matrix.T,
     )
-    low, high = solution.interval()
-    inside = float(((x >= low) & (x <= high)).double().mean())
-    assert inside == pytest.approx(0.93, abs=0.03)  # factor 1.1 and misfits widen the exact bars
+    explained = solution.over_noise <= 1
+    low, high = solution[explained][:1].interval(samples=20_000)
+    inside = (x - solution.x)[explained].abs() <= (high - low) / 2
+    assert float(inside.double().mean()) == pytest.approx(0.93, abs=0.02)
 
 
 def test_trust_of_the_observations(case, pair):

@@ -256,6 +256,7 @@ class TestEngines:
         self.check(pair, source, tmp_path, expected, "local", workers=2, forward=deadly)
         assert (notes / "died").exists()
 
+    @pytest.mark.fixed_draws
     def test_dask(self, pair, source, tmp_path, expected):
         """In a process of its own, whose warnings are its own affair."""
         pytest.importorskip("distributed")

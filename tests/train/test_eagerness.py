@@ -28,15 +28,17 @@ class Reverse(nn.Module):
         return x + self.bias * torch.eye(UNKNOWNS)[0].to(y)
 
 
-def calibrated(bias: float) -> tuple[dc.problems.Problem, dc.Deceptron]:
+def calibrated(
+    bias: float, noise: float = NOISE, spread: float = 1.0
+) -> tuple[dc.problems.Problem, dc.Deceptron]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deceptron.problems.registry._DEFINED", {})
         problem = dc.problems.define(
             "many-sensors",
             simulate=Forward(),
-            sample=lambda count, g: torch.rand(count, UNKNOWNS, generator=g),
+            sample=lambda count, g: 0.5 + spread * (torch.rand(count, UNKNOWNS, generator=g) - 0.5),
             bounds=(0.0, 1.0),
-            noise_std=NOISE,
+            noise_std=noise,
             train_count=200,
             val_count=200,
             test_count=200,
@@ -76,3 +78,40 @@ def test_a_start_that_cannot_be_bettered_costs_one_evaluation():
     test = problem.dataset(1).test
     solution = dc.solve(pair, test.y, forward=problem)
     assert float(solution.cost.forward.double().median()) == 1
+
+
+def test_the_family_answers_where_it_knows_more_than_the_data(tmp_path):
+    """Data that tell little, a family that is narrow, and a g that believes the data."""
+    problem, pair = calibrated(bias=0.0, noise=2.0)
+    corrections = pair.calibration.corrections
+    assert corrections.by_family == (True, True)
+    assert corrections.eager == (True, True)
+    test = problem.dataset(1).test
+    solution = dc.solve(pair, test.y, forward=problem)
+    # Its answer is the posterior mean, in closed form: f is linear.
+    family = pair.calibration.family
+    covariance = family.apply(torch.eye(UNKNOWNS, dtype=torch.float64))
+    a = MATRIX.double() / 2.0
+    precision = a.T @ a + torch.linalg.inv(covariance)
+    mean = family.mean.double()
+    off = (test.y.double() / 2.0 - mean @ a.T) @ a
+    exact = (mean + torch.linalg.solve(precision, off.T).T).clamp(0.0, 1.0)
+    kept = solution.explained
+    assert float(kept.double().mean()) > 0.9
+    torch.testing.assert_close(solution.x[kept].double(), exact[kept], rtol=0, atol=2e-4)
+    low, high = solution.interval(0.9)
+    held = ((test.x >= low) & (test.x <= high)).double().mean()
+    assert 0.85 < float(held) < 0.96
+    dc.save(pair, tmp_path / "pair.safetensors")
+    again = dc.load(tmp_path / "pair.safetensors", forward=Forward(), reverse=Reverse(0.0))
+    torch.testing.assert_close(dc.solve(again, test.y, forward=problem).std, solution.std)
+
+
+def test_rows_that_are_not_of_the_family_are_not_pulled_to_it():
+    problem, pair = calibrated(bias=0.0, spread=0.02)
+    assert pair.calibration.corrections.by_family == (True, True)
+    x = torch.rand(50, UNKNOWNS, generator=torch.Generator().manual_seed(3))
+    y = problem.add_noise(problem.simulate(x), generator=torch.Generator().manual_seed(4))
+    solution = dc.solve(pair, y, forward=problem)
+    assert float(solution.explained.double().mean()) > 0.9
+    assert rmse(solution, x) < 1.05 * rmse(dc.solve(pair, y, method="lm", forward=problem), x)

@@ -26,6 +26,8 @@ class Box:
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
             raise ConfigError(f"bounds must be a pair (low, high); got {bounds!r}")
         low, high = (_side(side, x_shape, like) for side in bounds)
+        if not isinstance(low, Tensor) and not isinstance(high, Tensor) and low <= high:
+            return cls(low, high)
         low_tensor, high_tensor = torch.as_tensor(low), torch.as_tensor(high)
         if bool(low_tensor.isnan().any()) or bool(high_tensor.isnan().any()):
             raise ConfigError("bounds must not contain NaN")

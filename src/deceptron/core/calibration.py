@@ -185,6 +185,8 @@ def _gaussian(
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
     document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
     document["eager"] = list(corrections.eager)
+    document["by_family"] = list(corrections.by_family)
+    document["family_factor"] = corrections.family_factor
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
@@ -237,6 +239,8 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         factor=_positive("factor", document["factor"]),
         regression=regression,
         eager=_two_flags("eager", document.get("eager", [False, False])),
+        by_family=_two_flags("by_family", document.get("by_family", [False, False])),
+        family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
     )
     _check_tables(found)
     return found

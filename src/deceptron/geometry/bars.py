@@ -7,7 +7,8 @@
   they leave.
 - *Regressed*: what such answers erred by on validation rows.
 
-A row that leaves more than the noise has bars wider by that ratio (the Birge ratio).
+Missing sensors add what their values, told from the other sensors, leave open through the learned
+gain. A row that leaves more than the noise has bars wider by that ratio (the Birge ratio).
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ class AnswerBars:
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "B *x"]:
         """Standard deviation of each component, before clipping."""
-        found = self.at_start.std(samples, generator=generator)
+        found = self.at_start.complete_std(samples, generator=generator)
         if len(self.corrected) and self.combine is not None:
             mine = self.combine(found[self.corrected].flatten(1))
             found[self.corrected] = mine.reshape(-1, *self.x.shape[1:]).to(found)
-        return found
+        return torch.hypot(found, self.at_start.gap_std(samples, generator=generator))
 
     def sample(
         self, samples: int = SAMPLES, *, generator: Generator | None = None

@@ -12,6 +12,7 @@ the published penalty. Noise is stated in physical units, as for ``dc.solve``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -19,14 +20,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, Pair, Scaler, ShapeError
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.differentiate import jvp
+from deceptron.core.filling import filled
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
 from deceptron.geometry.jcp import draw_probes
 
 # Columns of a Jacobian that are made at a time.
 CHUNK = 256
+# To which gaps of draws are filled: bars need no more.
+GAP_TOLERANCE = 0.01
 
 
 @runtime_checkable
@@ -96,6 +101,40 @@ def gain_errors(
         parts = zip(*(t.split(most) for t in (points, xi, eta)), strict=True)
         errors = [some - _gain(pair, f, rows, some, white) for rows, some, white in parts]
     return torch.cat(errors).reshape(len(x), probes, *x.shape[1:])
+
+
+def gap_errors(
+    pair: Pair,
+    x: Float[Tensor, "B *x"],
+    *,
+    observations: DiagonalGaussian,
+    noise_std: float | Tensor,
+    probes: int,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, "B k *x"]:
+    """Draws of what filled gaps cost: ``G (v - v^)``, v data of the family (normalised units) and
+    v^ the same as the other sensors tell it. The noise is infinite at a gap.
+    """
+    with torch.no_grad():
+        y = pair.f(x)
+        noise = normalised_noise(pair, noise_std, tuple(y.shape[1:])).to(y.device)
+        noise = noise.expand(len(x), *noise.shape[1:]).flatten(1)
+        white = draw_probes(
+            x.new_empty(1, 2 * noise.shape[1]), probes=probes, kind="normal", generator=generator
+        )[0]
+        seen, eta = white.double().chunk(2, dim=1)
+        seen = observations.sqrt(seen.reshape(probes, *y.shape[1:])).flatten(1).repeat(len(x), 1)
+        noise = noise.repeat_interleave(probes, dim=0)
+        missing = noise.isinf()
+        told = seen + torch.where(missing, 0.0, noise) * eta.repeat(len(x), 1)
+        centred = replace(observations, mean=torch.zeros_like(observations.mean))
+        off = seen - filled(centred, told, missing, noise, tolerance=GAP_TOLERANCE)
+        off = torch.where(missing, off, 0.0).to(y).reshape(-1, *y.shape[1:])
+        points = y.repeat_interleave(probes, dim=0)
+        most = rows_at_a_time(points)
+        pieces = zip(points.split(most), off.split(most), strict=True)
+        errors = torch.cat([jvp(pair.g, point, gap)[1] for point, gap in pieces])
+    return errors.reshape(len(x), probes, *x.shape[1:])
 
 
 def optimal_gain(

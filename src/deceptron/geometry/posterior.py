@@ -27,7 +27,12 @@ from deceptron.core.calibration import calibration_of
 from deceptron.core.checks import check_count, check_range, check_rows
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
-from deceptron.geometry.noise_aware import Covariance, gain_errors, normalised_noise
+from deceptron.geometry.noise_aware import (
+    Covariance,
+    gain_errors,
+    gap_errors,
+    normalised_noise,
+)
 from deceptron.geometry.trust import into_box
 
 LEVEL = 0.9
@@ -126,7 +131,12 @@ class Posterior:
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each row, clipped to the box."""
-        deviations = torch.cat(list(self._deviations(samples, _seed(generator))))
+        seed = _seed(generator)
+        deviations = torch.cat(list(self._deviations(samples, seed)))
+        rows = self._rows_with_gaps()
+        if len(rows):
+            # Of another seed: the two parts have nothing to do with each other.
+            deviations[rows] += torch.cat(list(self.at(rows)._gap_deviations(samples, seed + 1)))
         return self._clip(self.x + deviations.transpose(0, 1))
 
     def std(
@@ -136,8 +146,25 @@ class Posterior:
 
         Without a generator they are always the same, those of ``calibrate`` and ``dc.solve``.
         """
-        parts = self._deviations(samples, _seed(generator or Generator().manual_seed(0)))
-        return torch.cat([part.square().mean(1).sqrt() for part in parts])
+        complete = self.complete_std(samples, generator=generator)
+        return torch.hypot(complete, self.gap_std(samples, generator=generator))
+
+    def complete_std(
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
+    ) -> Float[Tensor, "B *x"]:
+        """The part that is there when no sensor is missing, or its value is known exactly."""
+        return _std(self._deviations(samples, _seed(generator or Generator().manual_seed(0))))
+
+    def gap_std(
+        self, samples: int = SAMPLES, *, generator: Generator | None = None
+    ) -> Float[Tensor, "B *x"]:
+        """The part of missing sensors: what they show can only be told from the others."""
+        found = torch.zeros_like(self.x)
+        rows = self._rows_with_gaps()
+        if len(rows):
+            seed = _seed(generator or Generator().manual_seed(1))
+            found[rows] = _std(self.at(rows)._gap_deviations(samples, seed))
+        return found
 
     def interval(
         self,
@@ -159,7 +186,7 @@ class Posterior:
         if self.misfit is not None:
             scale = scale * self.misfit.to(self.x).clamp_min(1.0)
         prior = _Tempered(self.prior, check_range("prior_share", self.share, low=0.0, high=1.0))
-        noise = torch.as_tensor(self.noise_std)
+        noise = self._noise_without_gaps()
         own = self.noise_rows and len(noise) == len(self.x)
         for first in range(0, len(self.x), ROWS):
             rows = slice(first, first + ROWS)
@@ -168,13 +195,47 @@ class Posterior:
                 self.pair,
                 x,
                 prior=prior,
-                noise_std=noise[rows] if own else self.noise_std,
+                noise_std=noise[rows] if own else noise,
                 probes=samples,
                 generator=Generator().manual_seed(seed),
                 forward=self.forward,
                 common=True,
             )
             yield errors * k.reshape(-1, *(1,) * x.ndim)
+
+    def _noise_without_gaps(self) -> Tensor:
+        """Where the gaps have a part of their own, the other one is that of a complete row."""
+        noise, known = torch.as_tensor(self.noise_std), calibration_of(self.pair)
+        if known.observations is None or known.noise_std is None:
+            return noise
+        return torch.where(noise.isinf(), torch.as_tensor(known.noise_std).to(noise), noise)
+
+    def _rows_with_gaps(self) -> Int[Tensor, " k"]:
+        noise = torch.as_tensor(self.noise_std)
+        if calibration_of(self.pair).observations is None or not bool(noise.isinf().any()):
+            return torch.zeros(0, dtype=torch.int64, device=self.x.device)
+        if not self.noise_rows:
+            return torch.arange(len(self.x), device=self.x.device)
+        gaps = noise.isinf().flatten(1)
+        # Without any sensor there is no answer to be unsure of.
+        some = gaps.any(1) & ~gaps.all(1)
+        return some.expand(len(self.x)).nonzero().flatten().to(self.x.device)
+
+    def _gap_deviations(self, samples: int, seed: int) -> Iterator[Float[Tensor, "b S *x"]]:
+        observations = calibration_of(self.pair).observations
+        assert observations is not None
+        noise = torch.as_tensor(self.noise_std)
+        own = self.noise_rows and len(noise) == len(self.x)
+        for first in range(0, len(self.x), ROWS):
+            rows = slice(first, first + ROWS)
+            yield gap_errors(
+                self.pair,
+                self.x[rows],
+                observations=observations,
+                noise_std=noise[rows] if own else noise,
+                probes=samples,
+                generator=Generator().manual_seed(seed),
+            )
 
     def _clip(self, x: Tensor) -> Tensor:
         bounds = self.bounds or getattr(self.pair, "bounds", None)
@@ -260,6 +321,10 @@ def conformal(scores: Float[Tensor, "N *x"]) -> float:
     flat = scores.flatten().nan_to_num(nan=0.0, posinf=torch.inf)
     rank = math.ceil(LEVEL * (len(scores) + 1) * scores[0].numel())
     return float(flat.kthvalue(min(rank, flat.numel())).values)
+
+
+def _std(parts: Iterator[Float[Tensor, "b S *x"]]) -> Float[Tensor, "B *x"]:
+    return torch.cat([part.square().mean(1).sqrt() for part in parts])
 
 
 def _seed(generator: Generator | None) -> int:

@@ -2,8 +2,8 @@
 
 from deceptron.solve import methods
 from deceptron.solve.api import solve
-from deceptron.solve.loop import Snapshot
 from deceptron.solve.methods import Method
+from deceptron.solve.snapshot import Snapshot
 from deceptron.solve.stream import FileSummary, solve_file
 
 __all__ = ["FileSummary", "Method", "Snapshot", "methods", "solve", "solve_file"]

@@ -11,8 +11,9 @@ from torch import Tensor
 from deceptron.core.box import Bounds
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Corrections
+from deceptron.core.filling import filled
 from deceptron.core.history import Cost
-from deceptron.core.protocols import Pair, RowMap
+from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -23,15 +24,15 @@ from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
-from deceptron.solve.filling import filled
-from deceptron.solve.loop import Outcome
 from deceptron.solve.noise import noise_limit
+from deceptron.solve.outcome import Outcome
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.rows import RowData
 from deceptron.solve.task import Task
 
 # Noise that is so much above the stated one is called so.
 NOISIER = 1.05
+_STATUSES = [reason.status for reason in Reason]
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,20 @@ def solution_of(
     recorder: Recorder | None,
     method: str,
     seconds: float,
-    pair: Pair | RowMap,
 ) -> Solution:
     """Everything in the order and the units of the observations."""
     reason = _ended(task, outcome)
-    status_of = torch.tensor([r.status for r in Reason], device=reason.device)
+    status_of = torch.tensor(_STATUSES, device=reason.device)
     first = outcome.first_residual
     relative = torch.where(first == 0, 0.0, outcome.residual / first)
     judge = None
     known = task.known
-    if isinstance(pair, Pair) and known.calibration.trust is not None:
-        # Its own g, whatever the noise that this solve was told: the limits are of that one.
-        maps = _Maps(known.f, in_evaluation(pair.g), known.scaler, known.bounds, known.calibration)
+    trained_g = known.trained_g
+    if trained_g is not None and known.calibration.trust is not None:
 
         def judge() -> Trust:
+            g = in_evaluation(trained_g)
+            maps = _Maps(known.f, g, known.scaler, known.bounds, known.calibration)
             return trust(maps, _complete(task))
 
     return Solution(
@@ -78,11 +79,11 @@ def solution_of(
         explained=outcome.over_noise <= noise_limit(task.objective.count),
         rule=outcome.rule,
         loss=outcome.misfit / task.objective.count,
-        cost=Cost(**outcome.cost),
+        cost=Cost(*outcome.cost.unbind(1)),
         method=method,
         seconds=seconds,
         record=None if recorder is None else recorder.history,
-        error_bars=_bars(task, outcome, pair),
+        error_bars=_bars(task, outcome),
         judge=judge,
     )
 
@@ -93,16 +94,19 @@ def _complete(task: Task) -> Float[Tensor, "B *y"]:
     if observed is None or family is None or task.believed_noise is None:
         return task.y
     target = filled(family, task.target, observed == 0, task.believed_noise)
-    target[task.no_data] = torch.nan
+    if task.no_data is not None:
+        target[task.no_data] = torch.nan
     return task.known.scaler.denormalise(target.reshape(-1, *task.y_shape)).to(task.y)
 
 
 def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     """Why each row stopped, told apart as far as the noise allows."""
-    reason = outcome.reason.clone()
-    reason[task.no_data] = int(Reason.NO_DATA)
+    reason = outcome.reason
+    if task.no_data is not None:
+        reason = reason.masked_fill(task.no_data, int(Reason.NO_DATA))
     if task.noise is None:
         return reason
+    reason = reason.clone()
     limit = noise_limit(task.objective.count)
     if task.corrects_explained_rows:
         # Nothing better was found, and nothing better is needed.
@@ -121,33 +125,33 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     return reason
 
 
-def _bars(task: Task, outcome: Outcome, pair: Pair | RowMap) -> AnswerBars | None:
+def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     """With a prior that was stated, its own; else what the pair's calibration knows."""
     known, calibration = task.known, task.known.calibration
-    prior = task.prior if task.prior is not None else calibration.family
+    prior: Covariance | None = calibration.family
+    if task.prior is not None:
+        prior = task.prior if isinstance(task.prior, Covariance) else None
     noise = task.believed_noise
-    if not isinstance(pair, Pair) or noise is None or not isinstance(prior, Covariance):
+    if known.g is None or noise is None or prior is None:
         return None
-    notes = outcome.notes
-    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
-    if "count" in notes:
-        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
     # On a surrogate its own error counts as noise, where the objective knows of it.
     known_level = task.objective.level is not None
     ratio = task.objective.over_level(outcome.residual) if known_level else outcome.over_noise
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)
-    assert known.g is not None
-    misfit = ratio.clone()
-    misfit[corrected] = 1.0
+    notes = outcome.notes
+    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
+    if "count" in notes:
+        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
+        ratio = ratio.index_fill(0, corrected, 1.0)
     at_start = Posterior(
         pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
         x=outcome.x.reshape(-1, *task.x_shape),
         prior=prior,
         noise_std=noise * known.scaler.scale.to(noise),
         noise_rows=len(noise) > 1,
-        misfit=misfit,
+        misfit=ratio,
         bounds=task.bounds,
         factor=calibration.interval_factor or 1.0,
         prior_share=calibration.prior_share or 1.0,
@@ -169,7 +173,8 @@ class _CorrectedStd(RowData):
 
     ``ratio`` is the residual over the level that counts as explained, ``seen`` the information of
     the sensors that a row has, 1 with all of them at the noise of the tables; ``spread`` is the
-    row's own posterior spread where its correction was sought in all of space.
+    row's own posterior spread where its correction was sought in all of space, ``guess_spread``
+    that of the family's posterior where its mean was tried.
     """
 
     corrections: Corrections
@@ -180,6 +185,7 @@ class _CorrectedStd(RowData):
     seen: Float[Tensor, " k"]
     regressed: Bool[Tensor, " k"]
     spread: Float[Tensor, "k n"] | None
+    guess_spread: Float[Tensor, "k ?n"]
 
     @staticmethod
     def of(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> _CorrectedStd:
@@ -197,6 +203,7 @@ class _CorrectedStd(RowData):
             seen=(weight * task.table_noise.to(weight)).double().square().mean(1),
             regressed=outcome.rule[rows] == REGRESSION,
             spread=notes["spread"].double() if dense else None,
+            guess_spread=notes["guess_spread"].double(),
         )
 
     def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
@@ -210,9 +217,11 @@ class _CorrectedStd(RowData):
         left = (after / before).clamp(max=1.0)
         std = torch.hypot(after, left * at_start.double())
         std = corrections.factor * std * (self.ratio / noise).clamp_min(1.0)[:, None]
-        regression = corrections.regression
-        if regression is not None:
-            mine = self.regressed
+        regression, mine = corrections.regression, self.regressed
+        if self.guess_spread.shape[1]:
+            own = corrections.family_factor * self.guess_spread[mine]
+            std[mine] = own * self.ratio[mine, None].clamp_min(1.0)
+        elif regression is not None:
             # Calibrated with all sensors: fewer of them tell less.
             fewer = self.seen[mine].clamp(max=1.0).rsqrt()[:, None]
             # A guess that was taken explains the data: they are no noisier than stated.

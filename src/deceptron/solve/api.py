@@ -19,11 +19,13 @@ from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
 from deceptron.solve.forward import as_forward
-from deceptron.solve.loop import Callback, Loop, Snapshot
+from deceptron.solve.gaps import with_gaps_filled
+from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
+from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.task import Known, observations, prepare
 
@@ -158,6 +160,7 @@ def solve(
             chosen = correcting(
                 chosen,
                 task.corrections,
+                family=task.guessed_by,
                 noise=task.table_noise,
                 free_noise=not task.noise_told,
             )
@@ -187,6 +190,8 @@ def solve(
         if warm is not None:
             for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
                 model.charge(kind, spent)
+        if task.corrections is not None:
+            task = with_gaps_filled(task, model)
         recorder = None
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             if chosen.direct:
@@ -208,7 +213,7 @@ def solve(
                     callback=watched,
                 ).run(task.start, task.target)
     seconds = time.perf_counter() - started
-    return solution_of(task, outcome, recorder, chosen.name, seconds, pair)
+    return solution_of(task, outcome, recorder, chosen.name, seconds)
 
 
 def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:

@@ -6,6 +6,7 @@ what they need: those take an SVD. A row decides that by its own factor.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.box import Box
-from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
 from deceptron.solve.rows import RowData
 
@@ -23,10 +23,10 @@ _LOST = 1e-4
 
 @dataclass(frozen=True)
 class Columns(RowData):
-    """w J without its fixed columns, and the mask of those that are free."""
+    """w J without its fixed columns, and the mask of those that are held."""
 
     jacobian: Float[Tensor, "B m n"]
-    free: Float[Tensor, "B n"]
+    held: Bool[Tensor, "B n"]
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,17 @@ class Dense:
     def factor(self, model: Model, point: Point, box: Box | None) -> Columns:
         """n jvps a row."""
         jacobian = model.objective.weigh_columns(model.f_jacobian(point.x))
-        # A row that is not finite gets a zero step, and no other row feels it.
-        finite = jacobian.sum((1, 2)).isfinite()
-        free = free_components(point, box)
-        if not bool(finite.all()):
-            free = free * finite[:, None]
+        if box is None:
+            held = torch.zeros_like(point.x, dtype=torch.bool)
+        else:
+            held = ~box.free(point.x, point.gradient)
+            jacobian = jacobian.masked_fill(held[:, None, :], 0.0)
+        if not math.isfinite(float(jacobian.sum())):
+            # A row that is not finite gets a zero step, and no other row feels it.
+            finite = jacobian.sum((1, 2)).isfinite()
+            held = held | ~finite[:, None]
             jacobian = torch.where(finite[:, None, None], jacobian, 0.0)
-        return Columns(jacobian if box is None else jacobian * free[:, None, :], free)
+        return Columns(jacobian, held)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
@@ -50,9 +54,9 @@ class Dense:
         """d = -(J'w^2 J + (k + damping) M)^-1 gradient, over the free components."""
         assert isinstance(factors, Columns)
         matrix = _normal_matrix(model, factors, damping)
-        pulled = torch.where(factors.free > 0, -point.gradient, 0.0)
+        pulled = _pulled(point, factors)
         factor, failed = torch.linalg.cholesky_ex(matrix)
-        step = torch.cholesky_solve(pulled.to(matrix)[:, :, None], factor)[:, :, 0].to(pulled)
+        step = torch.cholesky_solve(pulled.to(matrix).unsqueeze(2), factor).squeeze(2).to(pulled)
         bad = _lost(factor) | (failed > 0)
         if bool(bad.any()):
             rows = bad.nonzero().flatten()
@@ -62,30 +66,35 @@ class Dense:
             step[rows] = again
         # The mask is exact where a factor is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.
-        return step * factors.free
+        return step.masked_fill_(factors.held, 0.0)
 
 
 def _normal_matrix(
     model: Model, factors: Columns, damping: Float[Tensor, " B"]
 ) -> Float[Tensor, "B n n"]:
     """Products of single precision are exact in double precision."""
-    objective, free = model.objective, factors.free
-    wide = factors.jacobian.to(_wide(free))
+    objective, held = model.objective, factors.held
+    wide = factors.jacobian.to(_wide(factors.jacobian))
     matrix = wide.mT @ wide
     stiffness = (objective.stiffness + damping).to(matrix)
     if not objective.has_prior:
-        diagonal = torch.where(free > 0, stiffness[:, None], 1.0)
+        diagonal = torch.where(held, 1.0, stiffness.unsqueeze(1))
         matrix.diagonal(dim1=1, dim2=2).add_(diagonal)
         return matrix
+    free = (~held).to(factors.jacobian)
     identity = torch.eye(free.shape[1], dtype=free.dtype, device=free.device)
     matrix = matrix + stiffness[:, None, None] * objective.metric(identity)
     return matrix * free[:, :, None] * free[:, None, :] + torch.diag_embed(1 - free)
 
 
+def _pulled(point: Point, factors: Columns) -> Float[Tensor, "B n"]:
+    return point.gradient.neg().masked_fill_(factors.held, 0.0)
+
+
 def _lost(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
     """Where the diagonal of a Cholesky factor shows a condition that leaves too few digits."""
-    low, high = factor.diagonal(dim1=1, dim2=2).square().aminmax(dim=1)
-    return ~(torch.finfo(factor.dtype).eps * high <= _LOST * low)
+    low, high = factor.diagonal(dim1=1, dim2=2).aminmax(dim=1)
+    return ~(low >= (torch.finfo(factor.dtype).eps / _LOST) ** 0.5 * high)
 
 
 def _solve_again(
@@ -97,7 +106,7 @@ def _solve_again(
 ) -> Float[Tensor, "B n"]:
     """The rows whose factor says too little: by J itself; a prior has no factor to square."""
     if model.objective.has_prior:
-        pulled = torch.where(factors.free > 0, -point.gradient, 0.0)
+        pulled = _pulled(point, factors)
         return torch.linalg.solve(matrix, pulled.to(matrix)[:, :, None])[:, :, 0].to(pulled)
     left, values, right = torch.linalg.svd(factors.jacobian, full_matrices=False)
     c = (left.mT @ model.objective.weigh(point.r)[:, :, None])[:, :, 0]

@@ -7,8 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.status import Reason
-from deceptron.solve.loop import Callback, Outcome, Snapshot
-from deceptron.solve.model import KINDS, Model
+from deceptron.solve.model import Model
+from deceptron.solve.outcome import Outcome, refused
+from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping
 
 
@@ -24,36 +25,44 @@ def answered(
 
     A callback is told once, when all is done.
     """
-    observed = (target.abs() < torch.inf).all(1)
-    reason = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
-    outcome = Outcome.unanswered(x, reason, model.tally)
-    rows = (observed & (x.abs() < torch.inf).all(1)).nonzero().flatten()
-    if len(rows) == 0:
-        return outcome
-    model.keep(rows)
-    point = model.values(x[rows], target[rows])
-    outcome.misfit[rows], outcome.residual[rows] = point.misfit, point.residual
-    outcome.first_residual[rows] = point.residual
-    outcome.over_noise[rows] = model.objective.over_noise(point.r)
-    for kind in KINDS:
-        outcome.cost[kind][rows] = model.tally.counts(kind)
+    rows, ended = refused(model, x, target)
+    if rows is None:
+        rows = torch.arange(len(x), device=x.device)
+    elif len(rows) == 0:
+        return Outcome.in_order(ended)
+    else:
+        x, target = x[rows], target[rows]
+    point, objective = model.values(x, target), model.objective
+    residual = objective.residual(point.fit)
     end = torch.full_like(
         rows, int(Reason.STEP_LIMIT if stopping.any_residual_rule else Reason.DIRECT)
     )
-    for rule, met in reversed(list(stopping.residual_rules(point, point.residual))):
-        end = torch.where(met, int(rule), end)
-    end = torch.where(point.misfit.isfinite(), end, int(Reason.NONFINITE_START))
-    reason[rows] = end
+    for rule, met in reversed(list(stopping.residual_rules(point, residual, residual))):
+        end = end.masked_fill(met, int(rule))
+    finite = point.misfit.abs() < torch.inf
+    end = end.masked_fill(~finite, int(Reason.NONFINITE_START))
+    answers = Outcome(
+        row=rows,
+        x=x,
+        misfit=point.misfit,
+        residual=residual,
+        first_residual=residual,
+        over_noise=objective.over_noise(point.r),
+        iterations=torch.zeros_like(rows),
+        rule=torch.full_like(rows, -1),
+        reason=end,
+        cost=model.tally.table(),
+    )
     if callback is not None:
         snapshot = Snapshot(
             rows=rows,
-            x=point.x.reshape(-1, *model.x_shape),
-            residual=point.residual,
-            loss=point.misfit / model.objective.count,
-            iterations=torch.zeros_like(rows),
-            accepted=point.misfit.isfinite(),
+            x=x.reshape(-1, *model.x_shape),
+            residual=residual,
+            loss=point.misfit / objective.count,
+            iterations=answers.iterations,
+            accepted=finite,
             reason=end,
             evaluations=model.tally.evaluations(),
         )
         callback(0, snapshot)
-    return outcome
+    return Outcome.in_order([*ended, answers])

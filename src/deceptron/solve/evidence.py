@@ -56,16 +56,6 @@ class Quadratics:
     square: Float[Tensor, " B"]
     coefficients: Mapping[int, Float[Tensor, "B k n"]]
 
-    @staticmethod
-    def of(
-        images: Float[Tensor, "B k m"],
-        r: Float[Tensor, "B m"],
-        coefficients: Mapping[int, Float[Tensor, "B k n"]],
-    ) -> Quadratics:
-        """From the images of the directions and the residual."""
-        slope = (images @ r[:, :, None])[:, :, 0]
-        return Quadratics(images @ images.mT, slope, r.square().sum(1), coefficients)
-
     def stiffness(self, member: Member) -> Float[Tensor, "B k k"]:
         """``Q' K^-1 Q``."""
         c = self.coefficients[id(member.basis)]

@@ -3,13 +3,14 @@
 propose -> project -> evaluate -> judge -> merge the accepted rows -> stop rows that are done
 -> prepare the rows that moved. Line search and outer iteration share the loop: a row whose trial
 was rejected tries a shorter one in the next pass while its neighbours move on. Nothing is decided
-by a reduction over rows, and a row that is done leaves the batch.
+by a reduction over rows, and a row that is done leaves the batch. Where all rows go the same way,
+as they mostly do, nothing is masked: a mask of None means all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,66 +19,14 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.status import Reason
-from deceptron.solve.model import KINDS, Model, Point, Tally, Trial
-from deceptron.solve.protocols import Descent, Proposal, Search, SearchState, Step
+from deceptron.solve.endings import Endings, named
+from deceptron.solve.model import Model, Point, Trial
+from deceptron.solve.outcome import Outcome, refused
+from deceptron.solve.protocols import Descent, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
-from deceptron.solve.stopping import RUNNING, Path, Stopping, round_off
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What a callback sees after each pass: the rows that were live in it.
-
-    ``reason`` is -1 where a row goes on and a ``Reason`` where it has just stopped;
-    ``evaluations`` counts what the row has asked for so far (f, g, jvp and vjp alike).
-    """
-
-    rows: Int[Tensor, " B"]
-    x: Float[Tensor, "B *x"]
-    residual: Float[Tensor, " B"]
-    loss: Float[Tensor, " B"]
-    iterations: Int[Tensor, " B"]
-    accepted: Bool[Tensor, " B"]
-    reason: Int[Tensor, " B"]
-    evaluations: Int[Tensor, " B"]
-
-
-Callback = Callable[[int, Snapshot], object]
-_Rule = tuple[Reason, Bool[Tensor, " B"]]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How every row ended, in the order of the observations."""
-
-    x: Float[Tensor, "B n"]
-    misfit: Float[Tensor, " B"]
-    residual: Float[Tensor, " B"]
-    first_residual: Float[Tensor, " B"]
-    over_noise: Float[Tensor, " B"]
-    iterations: Int[Tensor, " B"]
-    rule: Int[Tensor, " B"]  # of the last accepted step, -1 if there was none
-    reason: Int[Tensor, " B"]
-    cost: dict[str, Int[Tensor, " B"]]
-    notes: dict[str, Tensor]
-
-    @staticmethod
-    def unanswered(x: Float[Tensor, "B n"], reason: Int[Tensor, " B"], tally: Tally) -> Outcome:
-        """Every row as it starts."""
-        unknown = torch.full_like(x[:, 0], float("nan"))
-        return Outcome(
-            x=x.clone(),
-            misfit=unknown.clone(),
-            residual=unknown.clone(),
-            first_residual=unknown.clone(),
-            over_noise=unknown,
-            iterations=torch.zeros_like(reason),
-            rule=torch.full_like(reason, -1),
-            reason=reason,
-            cost={kind: tally.counts(kind) for kind in KINDS},
-            notes={},
-        )
+from deceptron.solve.snapshot import Callback, Snapshot
+from deceptron.solve.stopping import RUNNING, Rule, Stopping
 
 
 @dataclass(frozen=True)
@@ -88,21 +37,8 @@ class _Live(RowData):
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
     rule: Int[Tensor, " B"]
-    first_residual: Float[Tensor, " B"]
-    first_gradient: Float[Tensor, " B"]
-    last_gradient: Float[Tensor, " B"]  # projected, at the accepted point before
-    finite_trial: Bool[Tensor, " B"]  # some trial since the last accepted step was finite
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """What a step says about its row: rules met, the gradient that would be as good as none, and
-    whether the step was ``idle``, of use only if it lowers the gradient.
-    """
-
-    rules: list[_Rule] = field(default_factory=list)
-    flat: Float[Tensor, " B"] | None = None
-    idle: Bool[Tensor, " B"] | None = None
+    # Where some trial since the last accepted step was finite; None: nowhere.
+    finite_trial: Bool[Tensor, " B"] | None = None
 
 
 class Loop:
@@ -125,50 +61,40 @@ class Loop:
         self.recorder, self.callback = recorder, callback
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
+        self.rejected = False  # whether the search of some row has rejected a trial
 
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
         """Solve every row from ``x0``."""
-        self._start(x0, target)
+        rows, self.ended = refused(self.model, x0, target)
+        if rows is None:
+            rows = torch.arange(x0.shape[0], device=x0.device)
+        else:
+            x0, target = x0[rows], target[rows]
+        self.live = _Live(rows, target, torch.zeros_like(rows), torch.full_like(rows, -1))
         passes = 0
-        while len(self.live.row):
+        if rows.shape[0]:
+            self._start(x0)
+        while self.live.row.shape[0]:
             passes += 1
             self._pass(passes)
-        return self.outcome
+        return Outcome.in_order(self.ended)
 
-    def _start(self, x0: Tensor, target: Tensor) -> None:
-        """Evaluate the rows that can be evaluated; a simulator may refuse NaN for all of them."""
-        counts = torch.zeros(len(x0), dtype=torch.int64, device=x0.device)
-        unknown = torch.full_like(x0[:, 0], float("nan"))
-        observed = (target.abs() < torch.inf).all(1)
-        usable = (observed & (x0.abs() < torch.inf).all(1)).nonzero().flatten()
-        bad = torch.where(observed, int(Reason.NONFINITE_START), int(Reason.NONFINITE_OBSERVATION))
-        self.outcome = Outcome.unanswered(x0, bad, self.model.tally)
-        self.model.keep(usable)
-        self.live = _Live(
-            row=usable,
-            target=target[usable],
-            iterations=counts[usable],
-            rule=counts[usable] - 1,
-            first_residual=unknown[usable],
-            first_gradient=unknown[usable],
-            last_gradient=unknown[usable],
-            finite_trial=torch.zeros_like(usable, dtype=torch.bool),
-        )
-        if len(usable) == 0:
-            return
-        trial = self.model.evaluate(x0[usable], self.live.target)
+    def _start(self, x0: Float[Tensor, "B n"]) -> None:
+        trial = self.model.evaluate(x0, self.live.target)
         self.point = trial.point
-        self.live = replace(self.live, first_residual=self.point.residual)
-        finite = self.point.misfit.isfinite()
-        reason = _mark(None, ~finite, Reason.NONFINITE_START)
-        reason = self._settle(0, trial, finite, reason)
+        self.endings = Endings(self.model, self.stopping, self.box, self.point)
+        finite = self.point.misfit.abs() < torch.inf
+        moved = None if bool(finite.all()) else finite
+        rules: list[Rule] = [] if moved is None else [(Reason.NONFINITE_START, ~moved)]
+        rules += self.endings.by_residual(self.point, self.live.iterations, moved)
+        reason = named(None, rules)
+        wanted = self._wanted(0, moved, reason)
+        if wanted is None or bool(wanted.any()):
+            self._update_gradient(trial, moved, wanted)
         if self.stopping.gradient_tolerance is not None and self.point.known_gradient is not None:
-            first = self._projected_gradient()
-            self.live = replace(self.live, first_gradient=first, last_gradient=first)
-            reason = _mark(reason, first == 0, Reason.GRADIENT)
-        self.path = Path(norm(self.point.x), torch.zeros_like(finite))
-        self._finish_pass(0, finite, reason)
+            reason = named(reason, self.endings.at_first_gradient(self.point))
+        self._finish_pass(0, moved, self._at_limit(0, reason))
 
     def _pass(self, number: int) -> None:
         assert self.search_state is not None
@@ -178,214 +104,162 @@ class Loop:
         x = proposal.x if self.box is None else self.box.project(proposal.x)
         p = x - point.x
         slope = p.sum(1) if point.known_gradient is None else dot(point.gradient, p)
-        if not bool((slope.abs() < torch.inf).all()):
+        if not math.isfinite(float(slope.sum())):
             # A step that is not finite is not evaluated (a simulator may refuse it, for everyone);
             # its slope of NaN fails every test a search makes.
             finite = slope.isfinite()
             x = torch.where(finite[:, None], x, point.x)
             slope = torch.where(finite, slope, torch.nan)
         trial = model.evaluate(x, live.target)
+        after = trial.point
         if self.search.needs_trial_gradient:
-            gradient = model.gradient(trial)
-            trial = replace(trial, point=replace(trial.point, known_gradient=gradient))
+            after = after.changed(known_gradient=model.gradient(trial))
         step = Step(x, p, slope, proposal)
-        accept, next_state, give_up = self.search.judge(point, trial.point, step, search_state)
-        noise = None
-        if self.stopping.decrease_tolerance is not None:
-            noise = round_off(point, model.objective)
-            if self.stopping.decrease_tolerance > 0:
-                accept = accept & ~self.stopping.drowned(step, search_state.trials, noise)
+        accept, next_state, give_up = self.search.judge(point, after, step, search_state)
+        trials = search_state.trials if self.rejected else None
+        drowned = self.endings.drowned(point, step, trials)
+        if drowned is not None and self.stopping.decrease_tolerance:
+            accept = accept & ~drowned[0]
 
-        failed: list[_Rule] = []
-        if bool(accept.all()):
-            self.point = trial.point
-            clean = torch.zeros_like(accept)
-            self.live = replace(live, iterations=live.iterations + 1, finite_trial=clean)
+        failed: list[Rule] = []
+        rule = torch.zeros_like(live.rule) if proposal.rule is None else proposal.rule
+        self.rejected = not bool(accept.all())
+        if not self.rejected:
+            moved = None
+            self.point = after
+            self.live = live.changed(iterations=live.iterations + 1, rule=rule, finite_trial=None)
         else:
-            if trial.point.known_gradient is None:
-                trial = replace(
-                    trial, point=replace(trial.point, known_gradient=point.known_gradient)
-                )
-            self.point = trial.point.where(accept, point)
-            sane = (trial.point.misfit.isfinite() & slope.isfinite()) | live.finite_trial
-            iterations = live.iterations + accept
-            self.live = replace(live, iterations=iterations, finite_trial=sane & ~accept)
+            moved = accept
+            sane = (after.misfit + slope).abs() < torch.inf
+            if live.finite_trial is not None:
+                sane = sane | live.finite_trial
+            if after.known_gradient is None:
+                after = after.changed(known_gradient=point.known_gradient)
+            self.point = after.where(accept, point)
+            self.live = live.changed(
+                iterations=live.iterations + accept,
+                rule=torch.where(accept, rule, live.rule),
+                finite_trial=sane & ~accept,
+            )
             failed = [
                 (Reason.NO_ACCEPTED_TRIAL, give_up & sane),
                 (Reason.NONFINITE_TRIALS, give_up),
             ]
-        self._remember(proposal, accept)
         if self.recorder is not None:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
-        judged = self._judge_step(point, step, accept, search_state.trials, noise)
-        judged.rules.extend(failed)
-        reason = self._settle(number, trial, accept, None, judged)
-        self._finish_pass(number, accept, reason)
-
-    def _judge_step(
-        self,
-        before: Point,
-        step: Step,
-        accept: Bool[Tensor, " B"],
-        trials: Int[Tensor, " B"],
-        noise: Float[Tensor, " B"] | None,
-    ) -> _Judgement:
-        """Which rows the step itself shows to be done."""
-        stopping, judged = self.stopping, _Judgement()
-        if noise is not None:
-            rules, self.path = stopping.at_minimum(
-                before,
-                self.point,
-                step,
-                accepted=accept,
-                trials=trials,
-                path=self.path,
-                round_off=noise,
-            )
-            judged = _Judgement(
-                rules,
-                flat=stopping.flat(before, self.point, step, self.model.objective),
-                idle=stopping.drowned(step, trials, noise),
-            )
-        if stopping.progress is not None:
-            little = before.misfit - self.point.misfit < stopping.progress * before.misfit
-            if step.proposal.provisional is not None:
-                little = little & ~step.proposal.provisional
-            judged.rules.append((Reason.NO_PROGRESS, little & accept))
-        return judged
-
-    def _settle(
-        self,
-        number: int,
-        trial: Trial,
-        moved: Bool[Tensor, " B"],
-        reason: Int[Tensor, " B"] | None,
-        judged: _Judgement | None = None,
-    ) -> Int[Tensor, " B"] | None:
-        """Stop the rows that are done by their residual, their step or their gradient, which those
-        that go on are given.
-        """
-        live, stopping = self.live, self.stopping
-        if stopping.any_residual_rule:
-            for rule, met in stopping.residual_rules(
-                self.point, live.first_residual, live.iterations
-            ):
-                reason = _mark(reason, met & moved, rule)
-        for rule, met in () if judged is None else judged.rules:
-            reason = _mark(reason, met, rule)
-
-        small_enough = stopping.gradient_tolerance
-        wanted = moved if reason is None else moved & (reason == RUNNING)
-        if small_enough is None and not self.descent.needs_gradient:
-            wanted = torch.zeros_like(moved)
-        # A row takes at most one step a pass, so early passes need not look at the step limit.
-        at_limit = live.iterations >= self.max_iterations if number >= self.max_iterations else None
-        if at_limit is not None and (small_enough is None or self.max_iterations == 0):
-            wanted = wanted & ~at_limit
-        if bool(wanted.any()):
+        endings = self.endings
+        rules = endings.by_residual(self.point, self.live.iterations, moved)
+        rules += endings.by_step(point, self.point, step, moved, trials, drowned)
+        reason = named(None, [*rules, *failed])
+        wanted = self._wanted(number, moved, reason)
+        if wanted is None or bool(wanted.any()):
             self._update_gradient(trial, moved, wanted)
-            if small_enough is not None:
-                gradient = self._projected_gradient()
-                small = gradient <= small_enough * live.first_gradient
-                if judged is not None and judged.flat is not None and judged.idle is not None:
-                    small = small | (norm(self._free_gradient()) <= judged.flat)
-                    stuck = wanted & ~small & judged.idle & (gradient >= live.last_gradient)
-                    reason = _mark(reason, stuck, Reason.SMALL_DECREASE)
-                reason = _mark(reason, wanted & small, Reason.GRADIENT)
-                self.live = replace(live, last_gradient=gradient)
-        if at_limit is not None:
-            reason = _mark(reason, at_limit, Reason.STEP_LIMIT)
-        return reason
+            if self.stopping.gradient_tolerance is not None:
+                rules = endings.by_gradient(point, self.point, step, wanted, drowned)
+                reason = named(reason, rules)
+        self._finish_pass(number, moved, self._at_limit(number, reason))
+
+    def _wanted(
+        self, number: int, moved: Bool[Tensor, " B"] | None, reason: Int[Tensor, " B"] | None
+    ) -> Bool[Tensor, " B"] | None:
+        """Which rows need the gradient where they are: those that go on, or may be done by it."""
+        by_gradient = self.stopping.gradient_tolerance is not None
+        if not by_gradient and not self.descent.needs_gradient:
+            return torch.zeros_like(self.live.row, dtype=torch.bool)
+        wanted = moved
+        if reason is not None:
+            running = reason == RUNNING
+            wanted = running if moved is None else moved & running
+        # A row takes at most one step a pass, so early passes need not look at the step limit.
+        if number >= self.max_iterations and (not by_gradient or self.max_iterations == 0):
+            below = self.live.iterations < self.max_iterations
+            wanted = below if wanted is None else wanted & below
+        return wanted
+
+    def _at_limit(self, number: int, reason: Int[Tensor, " B"] | None) -> Int[Tensor, " B"] | None:
+        if number < self.max_iterations:
+            return reason
+        return named(reason, [(Reason.STEP_LIMIT, self.live.iterations >= self.max_iterations)])
 
     def _update_gradient(
-        self, trial: Trial, moved: Bool[Tensor, " B"], wanted: Bool[Tensor, " B"]
+        self,
+        trial: Trial,
+        moved: Bool[Tensor, " B"] | None,
+        wanted: Bool[Tensor, " B"] | None,
     ) -> None:
         """One vjp through the trial's graph, unless the search has asked for it already."""
         if self.search.needs_trial_gradient and self.search_state is not None:
             return
-        everyone = bool(wanted.all())
-        gradient = self.model.gradient(trial, None if everyone else wanted)
-        if not everyone and self.point.known_gradient is not None:
+        gradient = self.model.gradient(trial, wanted)
+        if moved is not None and self.point.known_gradient is not None:
             gradient = torch.where(moved[:, None], gradient, self.point.gradient)
-        self.point = replace(self.point, known_gradient=gradient)
-
-    def _projected_gradient(self) -> Float[Tensor, " B"]:
-        x, gradient = self.point.x, self.point.gradient
-        return norm(gradient if self.box is None else x - self.box.project(x - gradient))
-
-    def _free_gradient(self) -> Float[Tensor, "B n"]:
-        """Without what pushes against a bound. Unlike the projected gradient it has one unit."""
-        x, gradient = self.point.x, self.point.gradient
-        return gradient if self.box is None else gradient * self.box.free(x, gradient)
+        self.point = self.point.changed(known_gradient=gradient)
 
     def _finish_pass(
-        self, number: int, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"] | None
+        self,
+        number: int,
+        moved: Bool[Tensor, " B"] | None,
+        reason: Int[Tensor, " B"] | None,
     ) -> None:
         """Tell the callback, let the rows that are done leave, prepare those that moved."""
         if self.callback is not None:
             snapshot = self._snapshot(moved, reason)
             if self.callback(number, snapshot):
-                reason = _mark(snapshot.reason, torch.ones_like(moved), Reason.CALLBACK)
+                everyone = torch.ones_like(self.live.row, dtype=torch.bool)
+                reason = named(snapshot.reason, [(Reason.CALLBACK, everyone)])
         if reason is not None:
             stay = self._leave(reason)
-            if len(stay) == 0:
+            if stay.shape[0] == 0:
                 return
-            moved = moved[stay]
+            moved = None if moved is None else moved[stay]
         self._prepare(moved)
 
     def _leave(self, reason: Int[Tensor, " B"]) -> Int[Tensor, " k"]:
-        """Write out the rows that have a reason to stop; return the places of those that stay."""
-        live, out = self.live, self.outcome
-        done = (reason != RUNNING).nonzero().flatten()
+        """Part with the rows that have a reason to stop; return the places of those that stay."""
         stay = (reason == RUNNING).nonzero().flatten()
-        rows = live.row[done]
-        point, objective = self.point, self.model.objective
-        for column, values in (
-            (out.x, point.x),
-            (out.misfit, point.misfit),
-            (out.residual, point.residual),
-            (out.first_residual, live.first_residual),
-            (out.iterations, live.iterations),
-            (out.rule, live.rule),
-            (out.reason, reason),
-        ):
-            column.index_copy_(0, rows, values.index_select(0, done))
-        if objective.precision is not None:
-            out.over_noise[rows] = objective.at(done).over_noise(point.r[done])
-        self.model.tally.write(out.cost, rows, done)
-        self._note(rows, done)
-
-        self.live = live.take(stay)
-        self.model.keep(stay)
-        if len(stay):
-            self.point, self.path = self.point.take(stay), self.path.take(stay)
+        live, point, objective = self.live, self.point, self.model.objective
+        first, cost, state = (
+            self.endings.first_residual,
+            self.model.tally.table(),
+            self.descent_state,
+        )
+        if stay.shape[0]:
+            done = (reason != RUNNING).nonzero().flatten()
+            live, point, objective = live.take(done), point.take(done), objective.at(done)
+            first, cost, reason = first[done], cost[done], reason[done]
+            state = None if state is None else state.take(done)
+        self.ended.append(
+            Outcome(
+                row=live.row,
+                x=point.x,
+                misfit=point.misfit,
+                residual=objective.residual(point.fit),
+                first_residual=first,
+                over_noise=objective.over_noise(point.r),
+                iterations=live.iterations,
+                rule=live.rule,
+                reason=reason,
+                cost=cost,
+                notes={} if state is None else {n: getattr(state, n) for n in self.descent.notes},
+            )
+        )
+        self.live = self.live.take(stay)
+        if stay.shape[0]:
+            self.model.keep(stay)
+            self.endings.keep(stay)
+            self.point = self.point.take(stay)
             if self.search_state is not None and self.descent_state is not None:
                 self.search_state = self.search_state.take(stay)
                 self.descent_state = self.descent_state.take(stay)
         return stay
 
-    def _remember(self, proposal: Proposal, accept: Bool[Tensor, " B"]) -> None:
-        rule = torch.zeros_like(self.live.rule) if proposal.rule is None else proposal.rule
-        self.live = replace(self.live, rule=torch.where(accept, rule, self.live.rule))
-
-    def _note(self, rows: Int[Tensor, " k"], done: Int[Tensor, " k"]) -> None:
-        """What the descent wants remembered of rows that leave; zero where it never met them."""
-        if self.descent_state is None:
-            return
-        for name in self.descent.notes:
-            value = getattr(self.descent_state, name)
-            if name not in self.outcome.notes:
-                blank = value.new_zeros(len(self.outcome.x), *value.shape[1:])
-                self.outcome.notes[name] = blank
-            self.outcome.notes[name][rows] = value[done]
-
-    def _prepare(self, moved: Bool[Tensor, " B"]) -> None:
+    def _prepare(self, moved: Bool[Tensor, " B"] | None) -> None:
         model, point, box = self.model, self.point, self.box
         if self.search_state is None or self.descent_state is None:
             self.descent_state = self.descent.prepare(model, point, None, box)
             self.search_state = self.search.start(model, point)
-        elif bool(moved.all()):
+        elif moved is None or bool(moved.all()):
             self.descent_state = self.descent.prepare(model, point, self.descent_state, box)
         elif bool(moved.any()):
             rows = moved.nonzero().flatten()
@@ -393,15 +267,18 @@ class Loop:
             new = self.descent.prepare(model.at(rows), point.take(rows), old, box)
             self.descent_state = self.descent_state.put(rows, new)
 
-    def _snapshot(self, moved: Bool[Tensor, " B"], reason: Int[Tensor, " B"] | None) -> Snapshot:
-        live, point = self.live, self.point
+    def _snapshot(
+        self, moved: Bool[Tensor, " B"] | None, reason: Int[Tensor, " B"] | None
+    ) -> Snapshot:
+        live, point, objective = self.live, self.point, self.model.objective
+        everyone = torch.ones_like(live.row, dtype=torch.bool)
         return Snapshot(
             rows=live.row,
             x=point.x.reshape(-1, *self.model.x_shape),
-            residual=point.residual,
-            loss=point.misfit / self.model.objective.count,
+            residual=objective.residual(point.fit),
+            loss=point.misfit / objective.count,
             iterations=live.iterations,
-            accepted=moved,
+            accepted=everyone if moved is None else moved,
             reason=torch.full_like(live.row, RUNNING) if reason is None else reason,
             evaluations=self.model.tally.evaluations(),
         )
@@ -416,12 +293,12 @@ class Loop:
         give_up: Bool[Tensor, " B"],
     ) -> Entry:
         """What the pass did to the rows that finished an iteration in it."""
-        rule = step.proposal.rule
+        rule, objective = step.proposal.rule, self.model.objective
         entry = Entry(
             row=live.row,
             iteration=live.iterations,
-            loss=self.point.misfit / self.model.objective.count,
-            residual=self.point.residual,
+            loss=self.point.misfit / objective.count,
+            residual=objective.residual(self.point.fit),
             scale=search_state.scale,
             slope=step.slope,
             step_norm=norm(step.p),
@@ -432,14 +309,3 @@ class Loop:
         )
         finished = accept | give_up
         return entry if bool(finished.all()) else entry.take(finished.nonzero().flatten())
-
-
-def _mark(
-    reason: Int[Tensor, " B"] | None, mask: Bool[Tensor, " B"], value: Reason
-) -> Int[Tensor, " B"] | None:
-    """Note why rows stop; the first reason stands, and None means that no row stops."""
-    if not bool(mask.any()):
-        return reason
-    if reason is None:
-        reason = torch.full_like(mask, RUNNING, dtype=torch.int64)
-    return reason.masked_fill(mask & (reason == RUNNING), int(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,7 @@ class Point(RowData):
     """Rows at their current iterates; ``misfit`` is the objective, ``gradient`` its gradient.
 
     ``fit`` is the part of the misfit that the data make, 0.5 |w r|^2, without a prior all of it;
-    ``residual`` is the RMS of w r, ``explained`` whether it is down to the noise. The loss that
+    ``explained`` says whether the RMS of w r is down to the noise, if that is known. The loss that
     users see is misfit over the number of observed components. Every test the loop makes is
     homogeneous in it, so the factor is applied once, at the end.
     """
@@ -30,9 +31,14 @@ class Point(RowData):
     r: Float[Tensor, "B m"]
     fit: Float[Tensor, " B"]
     misfit: Float[Tensor, " B"]
-    residual: Float[Tensor, " B"]
-    explained: Bool[Tensor, " B"]
+    known_explained: Bool[Tensor, " B"] | None = None
     known_gradient: Float[Tensor, "B n"] | None = None
+
+    @property
+    def explained(self) -> Bool[Tensor, " B"]:
+        """For those who know that the noise is known."""
+        assert self.known_explained is not None
+        return self.known_explained
 
     @property
     def gradient(self) -> Float[Tensor, "B n"]:
@@ -75,14 +81,13 @@ class Tally:
         count = self._common[kind]
         return torch.full((self._rows,), count, dtype=torch.int64, device=self._device)
 
-    def write(self, totals: dict[str, Tensor], rows: Tensor, live: Tensor) -> None:
-        """Put what the live rows at ``live`` were charged where they belong in ``totals``."""
-        for kind, column in totals.items():
-            if kind in self._own:
-                own = self._own[kind].index_select(0, live)
-                column.index_copy_(0, rows, own.add_(self._common[kind]))
-            else:
-                column.index_fill_(0, rows, self._common[kind])
+    def table(self) -> Int[Tensor, "B kinds"]:
+        """Totals of the live rows, a column for each of ``KINDS``."""
+        common = torch.tensor([self._common[kind] for kind in KINDS], device=self._device)
+        totals = common.repeat(self._rows, 1)
+        for kind, own in self._own.items():
+            totals[:, KINDS.index(kind)] += own
+        return totals
 
     def evaluations(self) -> Int[Tensor, " B"]:
         """All that the live rows asked of a map, counted alike."""
@@ -191,9 +196,9 @@ class Model:
         objective = self.objective
         r = objective.difference(y, target)
         fit = objective.fit(r)
-        residual = objective.residual(fit)
-        explained = objective.explained(residual)
-        return Point(x, y, r, fit, objective.value(x, fit), residual, explained)
+        known = objective.tau is not None
+        explained = objective.explained(objective.residual(fit)) if known else None
+        return Point(x, y, r, fit, objective.value(x, fit), explained)
 
     def gradient(
         self, trial: Trial, wanted: Bool[Tensor, " B"] | None = None
@@ -251,7 +256,7 @@ class Model:
     def f_jacobian(self, x: Float[Tensor, "B n"]) -> Float[Tensor, "B m n"]:
         """Dense J_f, charged as n jvps a row."""
         self.charge("jvp", x.shape[1])
-        return dense_jacobian(self._differentiable, x)
+        return dense_jacobian(self._differentiable, x, math.prod(self.y_shape))
 
     def _differentiable(self, x: Tensor) -> Tensor:
         return self._rows_of_y(self._f if self._surrogate is None else self._surrogate, x)

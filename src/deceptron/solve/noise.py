@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.checks import check_range
@@ -31,7 +31,8 @@ def noise_rows(noise_std: object, y: Float[Tensor, "B *y"], scaler: Scaler) -> T
         raise ConfigError(
             f"noise_std must be a number or an array of numbers; got {noise_std!r}"
         ) from error
-    if not bool((level >= 0).all()):  # NaN compares false
+    least, most = (float(end) for end in level.aminmax()) if level.numel() else (0.0, 0.0)
+    if not least >= 0:  # NaN compares false
         raise ConfigError(f"noise_std must be >= 0 (infinite: a missing sensor); got {noise_std}")
     y_shape = tuple(y.shape[1:])
     own = level.ndim == y.ndim
@@ -45,16 +46,26 @@ def noise_rows(noise_std: object, y: Float[Tensor, "B *y"], scaler: Scaler) -> T
             f"noise_std must be a number, broadcast to one row of y, shape {y_shape}, or have a "
             f"row for each of its {len(y)} rows; got shape {tuple(level.shape)}"
         ) from None
-    zero = rows == 0
-    if bool(zero.all()):
+    if most == 0:
         return None
-    if bool(zero.any()):
+    if least == 0:
         raise ConfigError("noise_std must be > 0 in every component, or 0 in all")
     return (rows.to(y.device) / scaler.scale.double()).flatten(1)
 
 
+def missing_in(
+    target: Float[Tensor, "B m"], noise: Float[Tensor, "#B m"] | None
+) -> Bool[Tensor, "B m"] | None:
+    """What was not observed: NaN in the target, or infinite noise. None: nothing is missing."""
+    missing = target.isnan()
+    if noise is not None:
+        missing = missing | noise.isinf()
+    return missing if bool(missing.any()) else None
+
+
 def objective_of(
     target: Float[Tensor, "B m"],
+    missing: Bool[Tensor, "B m"] | None,
     noise: Float[Tensor, "#B m"] | None,
     surrogate_error: float,
     *,
@@ -62,7 +73,7 @@ def objective_of(
     prior: GaussianPrior | None,
     x_shape: tuple[int, ...],
 ) -> LeastSquares:
-    """What the rows minimise. A NaN in the target is missing, and so is infinite noise.
+    """What the rows minimise.
 
     What f errs by counts as noise. ``tau`` is by default what 99% of pure noise stays below: the
     mean of m squares of standard normals has the standard deviation sqrt(2 / m), its root half of
@@ -70,14 +81,11 @@ def objective_of(
     """
     if tau is not None:
         check_range("tau", tau, low=0, open_low=True)
-    missing = target.isnan()
-    if noise is not None:
-        missing = missing | noise.isinf()
-    some = bool(missing.any())
-    observed = (~missing).to(target) if some else None
-    m = target.shape[1]
-    count = target.new_full((1,), m) if observed is None else observed.sum(1)
-    count = count.clamp_min(1.0)
+    if missing is None:
+        observed, count = None, target.new_full((1,), max(1, target.shape[1]))
+    else:
+        observed = (~missing).to(target)
+        count = observed.sum(1).clamp_min(1.0)
     if noise is None:
         if prior is not None:
             raise ConfigError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deceptron.core.progress import progress
-from deceptron.solve.loop import Callback, Snapshot
+from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import RUNNING
 
 

@@ -34,11 +34,8 @@ class Recorder:
 
     def __init__(self, x: Float[Tensor, "B n"], *, rules: tuple[str, ...]) -> None:
         self.rows, self.rules = len(x), rules
-        numbers = x.new_zeros(0)
-        whole = numbers.to(torch.int64)
-        # An empty first entry gives dtypes and device to a run in which nothing happens.
-        nothing = [whole, whole, *[numbers] * 6, whole.bool(), whole, whole]
-        self._entries = [Entry(*nothing)]
+        self._dtype, self._device = x.dtype, x.device
+        self._entries: list[Entry] = []
 
     def add(self, entry: Entry) -> None:
         """Append the entries of one pass."""
@@ -46,7 +43,12 @@ class Recorder:
 
     def history(self) -> History:
         """Dense (iteration, row) tensors."""
-        columns = ([getattr(e, field.name) for e in self._entries] for field in fields(Entry))
+        # An empty entry gives dtypes and device to a run in which nothing happens.
+        numbers = torch.zeros(0, dtype=self._dtype, device=self._device)
+        whole = numbers.to(torch.int64)
+        nothing = [whole, whole, *[numbers] * 6, whole.bool(), whole, whole]
+        entries = [Entry(*nothing), *self._entries]
+        columns = ([getattr(e, field.name) for e in entries] for field in fields(Entry))
         entry = Entry(*map(torch.cat, columns))
         length = 1 + int(entry.iteration.max()) if len(entry.row) else 0
         place = entry.iteration * self.rows + entry.row

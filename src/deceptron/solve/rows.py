@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,13 +19,13 @@ class RowData:
 
     def take(self: T, index: Int[Tensor, " k"]) -> T:
         """The rows at ``index``."""
-        return self._with({name: rows.index_select(0, index) for name, rows in self._tensors()})
+        return self.changed(**{name: rows.index_select(0, index) for name, rows in self._tensors()})
 
     def put(self: T, index: Int[Tensor, " k"], new: T) -> T:
         """A copy in which the rows at ``index`` are those of ``new``."""
         others = vars(new)
-        return self._with(
-            {name: rows.index_copy(0, index, others[name]) for name, rows in self._tensors()}
+        return self.changed(
+            **{name: rows.index_copy(0, index, others[name]) for name, rows in self._tensors()}
         )
 
     def where(self: T, mask: Bool[Tensor, " B"], other: T) -> T:
@@ -33,16 +33,19 @@ class RowData:
         others, columns = vars(other), {1: mask, 2: mask[:, None]}
         chosen = {}
         for name, rows in self._tensors():
+            if rows is others[name]:
+                continue
             column = columns.get(rows.ndim)
             if column is None:
                 column = mask.reshape(-1, *(1,) * (rows.ndim - 1))
             chosen[name] = torch.where(column, rows, others[name])
-        return self._with(chosen)
+        return self.changed(**chosen)
 
-    def _with(self: T, changed: dict[str, Tensor]) -> T:
+    def changed(self: T, **values: Any) -> T:
+        """A copy with these values."""
         # Several of these a pass: dataclasses.replace takes longer than the row surgery itself.
         copied = object.__new__(type(self))
-        vars(copied).update(vars(self), **changed)
+        vars(copied).update(vars(self), **values)
         return copied
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
@@ -55,7 +58,7 @@ def joined(parts: Sequence[T]) -> T:
     if len(parts) == 1:
         return first
     names = [name for name, _ in first._tensors()]
-    return first._with({n: torch.cat([vars(p)[n] for p in parts]) for n in names})
+    return first.changed(**{n: torch.cat([vars(p)[n] for p in parts]) for n in names})
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

@@ -248,9 +248,10 @@ class AdaptiveDamping:
         """Accept on a positive gain; damp less after good steps, ever faster after bad ones."""
         predicted = step.proposal.predicted
         assert predicted is not None, "adaptive damping needs a descent that predicts its decrease"
-        # The prediction is for the step before projection. Where the box bent it, use the bound
-        # that the undamped model attains: a decrease of half the slope.
-        predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
+        if step.x is not step.proposal.x:
+            # The prediction is for the step before projection. Where the box bent it, use the bound
+            # that the undamped model attains: a decrease of half the slope.
+            predicted = torch.where(step.bent, -0.5 * step.slope, predicted)
         noise = _round_off(point.misfit)
         actual = point.misfit - trial.misfit
         # Below round-off the ratio is noise over noise; then trust the model.
@@ -261,6 +262,9 @@ class AdaptiveDamping:
         eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp_max(2.0).maximum(fastest)
         # A damping of exactly zero could never grow again, nor an infinite one shrink.
         limits = torch.finfo(eased.dtype)
+        if bool(accept.all()):
+            scale, trials = eased.clamp(limits.tiny, limits.max), torch.zeros_like(state.trials)
+            return accept, DampingState(scale, trials, torch.full_like(scale, 2.0)), ~accept
         scale = torch.where(accept, eased, state.scale * state.growth)
         scale = scale.clamp(limits.tiny, limits.max)
         growth = torch.where(accept, 2.0, 2 * state.growth)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from deceptron.core.checks import check_rows
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.filling import filled as fill
 from deceptron.core.protocols import GaussianPrior, RowMap
-from deceptron.solve.filling import filled as fill
 from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
 
@@ -26,7 +26,7 @@ def start_rows(
     known: Known,
     method: Method,
     target: Float[Tensor, "B m"],
-    missing: Bool[Tensor, "B m"],
+    missing: Bool[Tensor, "B m"] | None,
     noise: Float[Tensor, "#B m"] | None,
     y_shape: tuple[int, ...],
     x0: Tensor | None,
@@ -85,7 +85,7 @@ def _filled(
     name: str,
     reverse: RowMap,
     target: Tensor,
-    missing: Tensor,
+    missing: Tensor | None,
     noise: Tensor | None,
     y_shape: tuple[int, ...],
 ) -> Float[Tensor, "B *x"]:
@@ -100,6 +100,8 @@ def _filled(
     def mapped(kind: str, map_: RowMap, filled: Tensor) -> Tensor:
         return _mapped(kind, map_, filled.reshape(-1, *y_shape))
 
+    if missing is None:
+        return mapped(name, reverse, target)
     filled = torch.where(missing, 0.0, target)
     rows = (missing.any(1) & ~missing.all(1)).nonzero().flatten()
     if len(rows) == 0:

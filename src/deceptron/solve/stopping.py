@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +20,8 @@ from deceptron.solve.protocols import Step
 from deceptron.solve.rows import RowData, dot, norm
 
 RUNNING = -1
+# With the rows that meet it.
+Rule: TypeAlias = tuple[Reason, Bool[Tensor, " B"]]
 
 
 @dataclass(frozen=True)
@@ -68,27 +71,32 @@ class Stopping:
         return self.discrepancy or any(rule is not None for rule in rules)
 
     def residual_rules(
-        self, point: Point, first: Float[Tensor, " B"], steps: Int[Tensor, " B"] | None = None
-    ) -> Iterator[tuple[Reason, Bool[Tensor, " B"]]]:
+        self,
+        point: Point,
+        residual: Float[Tensor, " B"],
+        first: Float[Tensor, " B"],
+        steps: Int[Tensor, " B"] | None = None,
+    ) -> Iterator[Rule]:
         """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
-            yield Reason.TOLERANCE, point.residual <= self.tolerance
+            yield Reason.TOLERANCE, residual <= self.tolerance
         if self.discrepancy:
             done = point.explained
             if self.discrepancy_after and steps is not None:
                 done = done & (steps >= self.discrepancy_after)
             yield Reason.DISCREPANCY, done
         if self.relative_tolerance is not None:
-            yield Reason.RELATIVE_TOLERANCE, point.residual <= self.relative_tolerance * first
+            yield Reason.RELATIVE_TOLERANCE, residual <= self.relative_tolerance * first
 
     def drowned(
-        self, step: Step, trials: Int[Tensor, " B"], round_off: Float[Tensor, " B"]
+        self, step: Step, trials: Int[Tensor, " B"] | None, round_off: Float[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
         """Trials of which the model expects less than the misfit's round-off: whether they lower it
         is a toss of a coin, and a shorter one has even less to show.
         """
         attainable, _, telling = _left_to_gain(step, trials)
-        return telling & (attainable <= round_off)
+        lost = attainable <= round_off
+        return lost if telling is None else lost & telling
 
     def at_minimum(
         self,
@@ -96,13 +104,14 @@ class Stopping:
         after: Point,
         step: Step,
         *,
-        accepted: Bool[Tensor, " B"],
-        trials: Int[Tensor, " B"],
+        accepted: Bool[Tensor, " B"] | None,
+        trials: Int[Tensor, " B"] | None,
         path: Path,
+        drowned: Bool[Tensor, " B"],
         round_off: Float[Tensor, " B"],
-    ) -> tuple[list[tuple[Reason, Bool[Tensor, " B"]]], Path]:
-        """SMALL_DECREASE and SMALL_STEP, with the rows that meet them; ``after`` is where rows are,
-        ``trials`` what the search had rejected before this one.
+    ) -> tuple[list[Rule], Path]:
+        """SMALL_DECREASE and SMALL_STEP; ``after`` is where rows are, ``trials`` what the search
+        had rejected before this one. None: all were accepted, none was rejected.
 
         A short step that still changes the misfit, but does not remove it, may be the way back to
         the floor of a valley: it takes a second one.
@@ -113,23 +122,26 @@ class Stopping:
         few = self.decrease_tolerance * before.misfit
         actual = before.misfit - after.misfit
         predicted = step.proposal.predicted
-        if predicted is not None:
+        if predicted is not None and trials is not None:
             # Where a little less damping has just failed, the model is good for this step only,
             # if the step has shown, beyond round-off, that it is.
             needed = (trials > 0) & (trials <= 5) & (predicted > round_off)
             needed = needed & (actual >= 0.25 * predicted)
             attainable = torch.where(needed, predicted, attainable)
-        small = accepted & (attainable <= few) & (actual <= few) & reach.isfinite()
-        lost = ~accepted & self.drowned(step, trials, round_off)
-
+        small = (torch.maximum(attainable, actual) <= few) & (reach < torch.inf)
+        if accepted is not None:
+            small = torch.where(accepted, small, drowned)
         share = max(self.step_tolerance, torch.finfo(reach.dtype).eps)
-        largest_x = torch.maximum(path.largest_x, norm(after.x))
+        size = norm(after.x)
+        largest_x = torch.maximum(path.largest_x, size)
         # The largest x that was met stands for the unit of x where the minimum is at zero; by
         # default share^1.5 is the precision.
-        short = telling & (reach <= share * norm(after.x) + share**1.5 * largest_x)
+        short = reach <= torch.add(share * size, largest_x, alpha=share**1.5)
+        if telling is not None:
+            short = short & telling
         settled = (actual <= few + round_off) | (after.misfit <= 0.01 * before.misfit)
-        rules = [
-            (Reason.SMALL_DECREASE, small | lost),
+        rules: list[Rule] = [
+            (Reason.SMALL_DECREASE, small),
             (Reason.SMALL_STEP, short & (settled | path.short)),
         ]
         return rules, Path(largest_x, short)
@@ -148,7 +160,8 @@ class Stopping:
         if objective.has_prior:
             square = square + objective.stiffness * dot(step.p, objective.metric(step.p))
         # A row that has not moved measures nothing, and its gradient has been judged before.
-        stretch = torch.where(square > 0, (square / dot(step.p, step.p)).sqrt(), 0.0)
+        tiny = torch.finfo(square.dtype).tiny
+        stretch = (square / dot(step.p, step.p).clamp_min(tiny)).sqrt()
         error = 4 * torch.finfo(stretch.dtype).eps * norm(objective.weigh(after.y))
         tolerance = self.decrease_tolerance
         return stretch * (tolerance * (2 * after.misfit).sqrt() + (error if tolerance else 0.0))
@@ -189,18 +202,19 @@ def round_off(point: Point, objective: LeastSquares) -> Float[Tensor, " B"]:
     """
     eps = 4 * torch.finfo(point.misfit.dtype).eps
     error = eps * norm(objective.weigh(point.y))
-    return eps * point.misfit + error * (2 * point.fit).sqrt() + 0.5 * error**2
+    return error * ((2 * point.fit).sqrt() + 0.5 * error) + eps * point.misfit
 
 
 def _left_to_gain(
-    step: Step, trials: Int[Tensor, " B"]
-) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"]]:
+    step: Step, trials: Int[Tensor, " B"] | None
+) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"] | None]:
     """The decrease and the length of what the model would do, and where they tell something even
-    if the trial was rejected.
+    if the trial was rejected; None: everywhere.
     """
     proposal = step.proposal
     if proposal.attainable is None or proposal.reach is None:
         # No model but the slope: half of it, unless backtracking has shortened the step. It tells
         # what drowns in round-off, but not how far the minimum is.
-        return -0.5 * step.slope, torch.full_like(step.slope, torch.inf), trials == 0
-    return proposal.attainable, proposal.reach, torch.ones_like(trials, dtype=torch.bool)
+        unknown = torch.full_like(step.slope, torch.inf)
+        return -0.5 * step.slope, unknown, None if trials is None else trials == 0
+    return proposal.attainable, proposal.reach, None

@@ -7,6 +7,7 @@ normalised ones of its maps.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Bounds, Box
 from deceptron.core.calibration import Calibration, calibration_of
 from deceptron.core.checks import check_rows
@@ -24,17 +26,22 @@ from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.forward import is_opaque, normalised, values_of
 from deceptron.solve.methods import Method
-from deceptron.solve.noise import noise_rows, objective_of
+from deceptron.solve.noise import missing_in, noise_rows, objective_of
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.starts import start_rows
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a pair says about itself, asked once; a bare callable is an f that knows nothing."""
+    """What a pair says about itself, asked once; a bare callable is an f that knows nothing.
+
+    ``trained_g`` is its g whatever the noise that this solve was told: its limits of trust are of
+    that one.
+    """
 
     f: RowMap
     g: RowMap | None
+    trained_g: RowMap | None
     scaler: Scaler
     bounds: Bounds | None
     x_shape: tuple[int, ...] | None
@@ -47,25 +54,25 @@ class Known:
     @staticmethod
     def of(pair: Pair | RowMap, noise_std: object = None) -> Known:
         """Ask."""
+        trained_g = getattr(pair, "g", None)
         if noise_std is not None and hasattr(pair, "at_noise"):
             pair = pair.at_noise(noise_std)
-        f: RowMap
-        g: RowMap | None = None
-        if isinstance(pair, Pair):
-            f, g = pair.f, pair.g
-        elif callable(pair):
-            f = pair
-        else:
+        f: RowMap | None = getattr(pair, "f", None)
+        g: RowMap | None = getattr(pair, "g", None)
+        if f is None or g is None:
+            f, g = (pair if callable(pair) else None), None
+        if f is None:
             raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
         device = dtype = None
         if isinstance(pair, nn.Module):
-            for weight in (*pair.parameters(), *pair.buffers()):
+            for weight in chain(pair.parameters(), pair.buffers()):
                 if weight.is_floating_point():
                     device, dtype = weight.device, weight.dtype
                     break
         return Known(
             f=in_evaluation(f),
             g=in_evaluation(g),
+            trained_g=None if g is None else trained_g,
             scaler=in_evaluation(getattr(pair, "scaler", None) or Scaler()),
             bounds=getattr(pair, "bounds", None),
             x_shape=getattr(pair, "x_shape", None),
@@ -87,7 +94,7 @@ class Task:
         f, g: the forward map of the objective and the reverse map, normalised units.
         surrogate: lends its derivatives where f has none.
         target, start: flat rows.
-        no_data: rows without any observation.
+        no_data: rows without any observation; None if every row has all of them.
         box, objective: of flat rows.
         noise: of the measurements, normalised units, flat; one row or one a row. None: not known.
         noise_told: whether the caller stated it.
@@ -104,7 +111,7 @@ class Task:
     surrogate: RowMap | None
     target: Float[Tensor, "B m"]
     start: Float[Tensor, "B n"]
-    no_data: Bool[Tensor, " B"]
+    no_data: Bool[Tensor, " B"] | None
     x_shape: tuple[int, ...]
     y_shape: tuple[int, ...]
     box: Box | None
@@ -122,8 +129,15 @@ class Task:
         """Whether a start that explains its data is corrected all the same."""
         if self.corrections is None:
             return False
-        on_surrogate, on_simulator = self.corrections.eager
-        return on_surrogate if self.on_surrogate else on_simulator
+        return self.corrections.eager[0 if self.on_surrogate else 1]
+
+    @property
+    def guessed_by(self) -> DiagonalGaussian | None:
+        """The family, where the mean of its posterior is tried before any correction."""
+        if self.corrections is None:
+            return None
+        asked = self.corrections.by_family[0 if self.on_surrogate else 1]
+        return self.known.calibration.family if asked else None
 
     @property
     def table_noise(self) -> Float[Tensor, " m"]:
@@ -196,17 +210,15 @@ def prepare(
     error = known.calibration.surrogate_error if on_surrogate else 0.0
     y_shape = tuple(y.shape[1:])
     target = known.scaler.normalise(y).to(y.dtype).flatten(1)
-    missing = target.isnan()
-    if noise is not None:
-        missing = missing | noise.isinf()
-    no_data = missing.all(1)
+    missing = missing_in(target, noise)
     start = start_rows(known, method, target, missing, believed, y_shape, x0, prior)
     x_shape = tuple(start.shape[1:])
     bounds = known.bounds if bounds is None else bounds
     box = None if bounds is None else Box.parse(bounds, x_shape, start)
     flat = start.reshape(len(start), -1)
     objective = objective_of(
-        torch.where(missing, torch.nan, target),
+        target,
+        missing,
         noise,
         method.surrogate_margin * error,
         tau=tau,
@@ -223,6 +235,10 @@ def prepare(
         )
     corrects = method.corrects and prior is None and noise is not None and not own_rule
     corrects = corrects and known.calibration.noise_std is not None and x0 is None
+    no_data = None
+    if missing is not None:
+        no_data = missing.all(1)
+        target = torch.where(missing, 0.0, target).masked_fill_(no_data[:, None], torch.nan)
     return Task(
         known=known,
         y=y,
@@ -230,7 +246,7 @@ def prepare(
         # Where the linear estimate is the better start, it has the better directions too.
         g=known.wiener if corrects and known.calibration.start == "wiener" else known.g,
         surrogate=known.f if opaque else None,
-        target=torch.where(no_data[:, None], torch.nan, torch.where(missing, 0.0, target)),
+        target=target,
         start=flat if box is None else box.project(flat),
         no_data=no_data,
         x_shape=x_shape,

@@ -19,7 +19,7 @@ from deceptron.geometry import rjcp
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, Split
 from deceptron.solve import solve
-from deceptron.solve.loop import Snapshot
+from deceptron.solve.snapshot import Snapshot
 from deceptron.study.cell import Cell
 from deceptron.study.measure import rms, simulate
 from deceptron.study.method_entry import MethodEntry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -16,13 +16,14 @@ from deceptron.core.calibration import Calibration
 from deceptron.core.checks import check_count
 from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.solution import Solution
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
 from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
-from deceptron.solve.descents.correction import CORRECTION, DENSE
+from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
 from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
 from deceptron.train.tables import with_tables
@@ -179,23 +180,51 @@ def _calibrated(
 
 def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
     """Whether rows that their start explains gain by a correction, which costs a product for each
-    unknown. Of an external simulator the surrogate must tell.
+    unknown, and whether the family's posterior mean is the better answer. Of an external simulator
+    the surrogate must tell.
     """
     before, corrections = pair.calibration, pair.calibration.corrections
     assert corrections is not None
 
-    def gains(forward: Problem | None) -> bool:
-        errors = []
-        for eager in (False, True):
-            tried = replace(corrections, eager=(eager, eager))
-            pair.calibration = replace(before, corrections=tried)
-            errors.append(_rmse(solve(pair, y, forward=forward, history=False).x, x))
-        return errors[1] < (1 - EAGER_GAIN) * errors[0]
+    def answers(eager: bool, by_family: bool, forward: Problem | None) -> Solution:
+        tried = replace(
+            corrections, eager=(eager, eager), by_family=(by_family, by_family), family_factor=1.0
+        )
+        pair.calibration = replace(before, corrections=tried)
+        return solve(pair, y, forward=forward, history=False)
 
-    on_surrogate = gains(None)
-    on_simulator = gains(problem) if problem.differentiable else on_surrogate
-    chosen = replace(corrections, eager=(on_surrogate, on_simulator))
+    def best(forward: Problem | None) -> _Way:
+        kept, chosen = answers(False, False, forward), (False, False)
+        least = (1 - EAGER_GAIN) * _rmse(kept.x, x)
+        for eager, by_family in ((True, False), (False, True), (True, True)):
+            tried = answers(eager, by_family, forward)
+            if _rmse(tried.x, x) < least:
+                kept, chosen, least = tried, (eager, by_family), _rmse(tried.x, x)
+        mine = (kept.rule == REGRESSION).nonzero().flatten()
+        factor = 1.0
+        if chosen[1] and len(mine) >= FEWEST:
+            missed = (x[mine] - kept.x[mine]).abs() / kept.std[mine]
+            factor = conformal(missed.flatten(1)) / NORMAL_90
+        return _Way(*chosen, factor)
+
+    surrogate = best(None)
+    simulator = best(problem) if problem.differentiable else surrogate
+    chosen = replace(
+        corrections,
+        eager=(surrogate.eager, simulator.eager),
+        by_family=(surrogate.by_family, simulator.by_family),
+        # The simulator's where it has one: bars on the surrogate know of its error.
+        family_factor=(simulator if simulator.by_family else surrogate).factor,
+    )
     pair.calibration = replace(before, corrections=chosen)
+
+
+class _Way(NamedTuple):
+    """How rows are answered, and what the bars of the family's answers are multiplied by."""
+
+    eager: bool
+    by_family: bool
+    factor: float
 
 
 def _check_noise(problem: Problem) -> None:
@@ -258,7 +287,9 @@ def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
     """Guesses for rows like these, and what the bars of corrected answers are multiplied by."""
     before = pair.calibration
     assert before.corrections is not None
-    fitted = fit_regression(pair, problem, x, y, batch=BATCH)
+    # Where rows are solved densely the family's own posterior does better.
+    dense = x[0].numel() <= DENSE
+    fitted = None if dense else fit_regression(pair, problem, x, y, batch=BATCH)
     if fitted is None:
         # Few rows need a correction, so solving all of them costs little.
         regression, rows = None, torch.arange(len(y))

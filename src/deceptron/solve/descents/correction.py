@@ -24,12 +24,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import Basis
+from deceptron.core.bases import Basis, DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
 from deceptron.core.differentiate import Linearisation
 from deceptron.solve.evidence import Chosen, Quadratics, bases_of, choose
 from deceptron.solve.model import Model, Point
+from deceptron.solve.noise import noise_limit
 from deceptron.solve.protocols import Proposal
 from deceptron.solve.rows import RowData, joined, norm
 
@@ -55,27 +56,42 @@ class Corrected(RowData):
     start: Float[Tensor, "B n"]
     goal: Float[Tensor, "B n"]
     guess: Float[Tensor, "B n"]
+    guessed: Bool[Tensor, " B"]
     member: Int[Tensor, " B"]
     size: Float[Tensor, " B"]
     noise: Float[Tensor, " B"]
     spread: Float[Tensor, "B ?n"]
+    guess_spread: Float[Tensor, "B ?n"]
     count: Int[Tensor, " B"]  # linearisations so far
+
+
+@dataclass(frozen=True)
+class Guess(RowData):
+    """What is tried before the goal, whether it is plausible at all, and its standard deviation
+    where that is known.
+    """
+
+    x: Float[Tensor, "B n"]
+    plausible: Bool[Tensor, " B"]
+    spread: Float[Tensor, "B ?n"]
 
 
 @dataclass(frozen=True)
 class Correction:
     """See the module's text. ``pairs`` is how many pairs of directions the first linearisation and
     the later ones may take; with ``free_noise`` the noise may be larger than it is said to be.
-    ``table_noise`` is the noise, normalised units, that the tables were made for.
+    ``table_noise`` is the noise, normalised units, that the tables were made for. The guess of a
+    ``family`` is the mean of its posterior, where the span is everything.
     """
 
     corrections: Corrections
     table_noise: Float[Tensor, " m"]
     free_noise: bool
+    family: DiagonalGaussian | None = None
     pairs: tuple[int, int] = PAIRS
 
     rules = ("correction", "regression")
-    notes = ("member", "size", "noise", "spread", "count")
+    notes = ("member", "size", "noise", "spread", "guess_spread", "count")
     needs_gradient = False
 
     def prepare(
@@ -96,7 +112,7 @@ class Correction:
         x = torch.addcmul(point.x, scale[:, None], state.goal - point.x)
         guessing = scale > 1
         x = torch.where(guessing[:, None], state.guess, x)
-        rule = torch.where(guessing, REGRESSION, CORRECTION)
+        rule = torch.where(guessing & state.guessed, REGRESSION, CORRECTION)
         return Proposal(x, rule=rule, provisional=guessing)
 
     def _prepare(
@@ -120,7 +136,16 @@ class Correction:
             free_noise=self.free_noise,
             complete=complete,
         )
-        return self._corrected(point, start, span, chosen, guess, box, state)
+        tried = None
+        if self.family is not None and complete:
+            tried = span.posterior_mean(self.family, start, objective.count)
+        elif guess is not None and self.corrections.regression is not None:
+            tried = Guess(
+                self._regressed(self.corrections.regression, start, span.combined(guess)),
+                torch.ones_like(point.explained),
+                start.new_empty(len(start), 0),
+            )
+        return self._corrected(point, start, span, chosen, tried, box, state)
 
     def _corrected(
         self,
@@ -128,30 +153,30 @@ class Correction:
         start: Tensor,
         span: Spanned,
         chosen: Chosen,
-        guess: Float[Tensor, "B k"] | None,
+        guess: Guess | None,
         box: Box | None,
         state: Corrected | None,
     ) -> Corrected:
-        regression = self.corrections.regression
-
         def feasible(rows: Tensor) -> Tensor:
             rows = torch.where(rows.isfinite().all(1)[:, None], rows, point.x.double())
             rows = rows.to(point.x)
             return rows if box is None else box.project(rows)
 
         goal = feasible(start.double() + span.combined(chosen.z))
-        tried = goal
-        if guess is not None and regression is not None:
-            tried = feasible(self._regressed(regression, start, span.combined(guess)))
+        if guess is None:
+            none = torch.zeros_like(point.explained)
+            guess = Guess(goal, none, goal.new_empty(len(goal), 0))
         count = torch.zeros_like(chosen.member) if state is None else state.count
         return Corrected(
             start=start,
             goal=goal,
-            guess=tried,
+            guess=torch.where(guess.plausible[:, None], feasible(guess.x), goal),
+            guessed=guess.plausible,
             member=chosen.member,
             size=chosen.size.to(point.x),
             noise=chosen.noise.to(point.x),
             spread=chosen.spread.to(point.x),
+            guess_spread=guess.spread.to(point.x),
             count=count + 1,
         )
 
@@ -181,17 +206,61 @@ class Spanned:
     ) -> None:
         self._model, self._point, self._box, self._corrections = model, point, box, corrections
         self._bases: dict[int, Basis] = bases_of(corrections)
-        rows, n = point.x.shape
-        self._q = point.x.new_zeros(rows, 0, n).double()
-        self._a = point.x.new_zeros(rows, 0, point.r.shape[1]).double()
-        self._c = dict.fromkeys(self._bases, self._q)
         self._e = (point.x - start).double()
         self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
+        self._reserve(0)
+
+    def _reserve(self, most: int) -> None:
+        """Room for so many directions: growing an array in place costs no copy of it."""
+        rows, n = self._e.shape
+        self._count = 0
+        self._room_q = self._e.new_zeros(rows, most, n)
+        self._room_a = self._e.new_zeros(rows, most, self._r.shape[1])
+        self._room_c = {key: torch.zeros_like(self._room_q) for key in self._bases}
+        self._room_hessian = self._e.new_zeros(rows, most, most)
+        self._room_stiffness = torch.zeros_like(self._room_hessian)
+        self._room_slope = self._e.new_zeros(rows, most)
+
+    @property
+    def _q(self) -> Float[Tensor, "B k n"]:
+        return self._room_q[:, : self._count]
+
+    @property
+    def _a(self) -> Float[Tensor, "B k m"]:
+        return self._room_a[:, : self._count]
 
     def quadratics(self) -> Quadratics:
         """What is minimised over the span."""
-        return Quadratics.of(self._a, self._r, self._c)
+        k = self._count
+        return Quadratics(
+            self._room_hessian[:, :k, :k],
+            self._room_slope[:, :k],
+            self._r.square().sum(1),
+            {key: room[:, :k] for key, room in self._room_c.items()},
+        )
+
+    def posterior_mean(
+        self, family: DiagonalGaussian, start: Float[Tensor, "B n"], count: Float[Tensor, "#B"]
+    ) -> Guess:
+        """Of the family given the data, for a span that is everything.
+
+        ``min |r - A e|^2 + |x0 + e - mean|^2_C``, which is chi-squared in as many degrees of
+        freedom as there are data if the row is of the family; plausible is what 99% stay below.
+        """
+        eye = torch.eye(start.shape[1]).to(self._e)
+        precision = family.solve(eye)
+        system = self._a @ self._a.mT + precision
+        off = family.mean.to(eye).flatten() - start.double()
+        slope = (self._a @ self._r[:, :, None])[:, :, 0] + off @ precision
+        factor, failed = torch.linalg.cholesky_ex(system)
+        e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
+        left = self._r - (e[:, None] @ self._a)[:, 0]
+        value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
+        plausible = (failed == 0) & (value <= count * noise_limit(count).square())
+        covariance = torch.cholesky_inverse(factor)
+        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
+        return Guess(start + e, plausible, spread)
 
     def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
         """The direction of these coordinates."""
@@ -214,22 +283,27 @@ class Spanned:
             signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
             columns = torch.stack(images, 1) * signs[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
-        self._q = torch.eye(n).to(self._q).repeat(rows, 1, 1)
-        self._a = (columns / _noise(model, point)[:, None]).double()
-        self._c = {key: basis.forward(self._q) for key, basis in self._bases.items()}
-        self._r = self._r + (self._e[:, None] @ self._a)[:, 0]
+        self._reserve(n)
+        self._count = n
+        self._room_q.copy_(torch.eye(n))
+        self._room_a.copy_(columns / _noise(model, point)[:, None])
+        for key, basis in self._bases.items():
+            self._room_c[key].copy_(basis.forward(self._q))
+        torch.matmul(self._a, self._a.mT, out=self._room_hessian)
+        self._move_residual((self._e[:, None] @ self._a)[:, 0])
 
     def grow(self, state: Corrected | None, pairs: int) -> None:
         """Pairs of directions while they pay; the first one is the correction so far."""
         point = self._point
+        self._reserve(2 * pairs + (state is not None))
         going = torch.ones_like(point.misfit, dtype=torch.bool)
         here = _Here(self._model, point, torch.arange(len(point.x), device=point.x.device))
         shapes = self._shapes(state)
         if state is not None:
             length = norm(self._e)
-            a = self._add(here, self._e)
-            self._r = self._r + length[:, None] * a
-        e, left, value = self._fit(shapes)
+            a = self._add(here, shapes, self._e)
+            self._move_residual(length[:, None] * a)
+        e, left, value = self._fit()
         for _ in range(pairs):
             rows = going.nonzero().flatten()
             if len(rows) == 0:
@@ -240,8 +314,8 @@ class Spanned:
             for learned in (False, True):
                 d = self._direction(here, shapes, e, left, going, learned=learned)
                 # Rows that are done have neighbours that are not: a zero direction costs nothing.
-                self._add(here, d * going[:, None], charged=going)
-                e, left, value = self._fit(shapes)
+                self._add(here, shapes, d * going[:, None], charged=going)
+                e, left, value = self._fit()
             going = going & (before - value > PAYS * before)
 
     def _direction(
@@ -278,7 +352,11 @@ class Spanned:
         return self._reversed
 
     def _add(
-        self, here: _Here, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None = None
+        self,
+        here: _Here,
+        shapes: list[_Shape],
+        d: Float[Tensor, "B n"],
+        charged: Bool[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B m"]:
         """One more direction, made orthonormal to the others; its image comes back."""
         model, point, rows = here.model, here.point, here.rows
@@ -302,7 +380,7 @@ class Spanned:
             if self._box is not None:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
-        a = torch.zeros_like(self._a[:, 0]) if self._a.shape[1] else torch.zeros_like(self._r)
+        a = torch.zeros_like(self._r)
         a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0).double()
         a[rows] = a[rows] / _noise(model, point).double()
         if not model.has_derivatives:
@@ -313,23 +391,39 @@ class Spanned:
             d, a = d - (inside @ self._q)[:, 0], a - (inside @ self._a)[:, 0]
             length = norm(d).clamp_min(1e-300)[:, None]
             d, a = d / length * usable[:, None], a / length * usable[:, None]
-        self._q = torch.cat([self._q, d[:, None]], 1)
-        self._a = torch.cat([self._a, a[:, None]], 1)
-        for key, basis in self._bases.items():
-            self._c[key] = torch.cat([self._c[key], basis.forward(d)[:, None]], 1)
+        self._append(shapes, d, a)
         return a
 
-    def _fit(self, shapes: list[_Shape]) -> tuple[Tensor, Tensor, Tensor]:
+    def _append(
+        self, shapes: list[_Shape], d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]
+    ) -> None:
+        """A direction with its image, and its products with those before it."""
+        k = self._count
+        self._count = k + 1
+        self._room_q[:, k], self._room_a[:, k] = d, a
+        for key, basis in self._bases.items():
+            self._room_c[key][:, k] = basis.forward(d)
+        self._room_slope[:, k] = (a * self._r).sum(1)
+        column = (self._a @ a[:, :, None])[:, :, 0]
+        self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
+        for shape in shapes:
+            c = self._room_c[id(shape.basis)][shape.rows, : k + 1]
+            column = (c @ (c[:, k:] / shape.variances).mT)[:, :, 0]
+            self._room_stiffness[shape.rows, k, : k + 1] = column
+            self._room_stiffness[shape.rows, : k + 1, k] = column
+
+    def _move_residual(self, by: Float[Tensor, "B m"]) -> None:
+        self._r = self._r + by
+        self._room_slope[:, : self._count] = (self._a @ self._r[:, :, None])[:, :, 0]
+
+    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
         """The correction under the shapes that the span is grown with, and what it leaves."""
-        if self._q.shape[1] == 0:
+        k = self._count
+        if k == 0:
             return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
         quadratics = self.quadratics()
-        stiffness = torch.zeros_like(quadratics.hessian)
-        for shape in shapes:
-            c = self._c[id(shape.basis)][shape.rows]
-            stiffness[shape.rows] = c @ (c / shape.variances).mT
         ones = torch.ones_like(quadratics.square)[None]
-        z, value, _ = quadratics.minimise(stiffness, ones)
+        z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
         return self.combined(z[0]), self._r - (z[0][:, None] @ self._a)[:, 0], value[0]
 
     def _shapes(self, state: Corrected | None) -> list[_Shape]:

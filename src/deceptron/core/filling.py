@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.solve.rows import dot
 
 STEPS, TOLERANCE = 300, 1e-4
 
@@ -22,6 +21,8 @@ def filled(
     target: Float[Tensor, "B m"],
     missing: Bool[Tensor, "B m"],
     noise: Float[Tensor, "#B m"],
+    *,
+    tolerance: float = TOLERANCE,
 ) -> Float[Tensor, "B m"]:
     """The target with its missing components filled; the others are left as they are."""
     seen = (~missing).double()
@@ -34,18 +35,22 @@ def filled(
 
     residual = torch.where(missing, 0.0, target).double() * seen - mean * seen
     weights, direction = torch.zeros_like(residual), residual
-    square = dot(residual, residual)
-    goal = TOLERANCE**2 * square
+    square = _dot(residual, residual)
+    goal = tolerance**2 * square
     for _ in range(STEPS):
         going = square > goal
         if not bool(going.any()):
             break
         image = seen * covariance(direction) + variance * direction
-        length = torch.where(going, square / dot(direction, image), 0.0)[:, None]
+        length = torch.where(going, square / _dot(direction, image), 0.0)[:, None]
         weights = weights + length * direction
         residual = residual - length * image
-        after = torch.where(going, dot(residual, residual), square)
+        after = torch.where(going, _dot(residual, residual), square)
         share = torch.where(going, after / square.clamp_min(1e-300), 0.0)[:, None]
         direction, square = residual + share * direction, after
     likely = (mean + covariance(weights)).to(target)
     return torch.where(missing, likely, target)
+
+
+def _dot(a: Tensor, b: Tensor) -> Float[Tensor, " B"]:
+    return (a * b).sum(1)

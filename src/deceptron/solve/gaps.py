@@ -1,0 +1,130 @@
+"""A better start for rows with missing sensors: what those would have shown, by the surrogate.
+
+A start is what the reverse map makes of a row whose gaps are filled by the covariance of the data
+(``core/filling.py``). That is all one can do in a line, and too little where data are nonlinear or
+few sensors are left. If such a start does not explain the sensors that are there, the gaps are
+filled by f(x), with x the most plausible latent of the family given those sensors. The reverse map
+then turns the full row into an answer, as it always does: it knows more of the family than its
+covariance. All of it is passes through f, none through a simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import DiagonalGaussian
+from deceptron.solve.loop import Loop
+from deceptron.solve.methods import gauss_newton
+from deceptron.solve.model import KINDS, Model, Tally
+from deceptron.solve.noise import noise_limit, objective_of
+from deceptron.solve.stopping import Stopping
+from deceptron.solve.task import Task
+
+# Rows that lack a smaller share of their sensors are left as they are.
+LEAST_SHARE = 0.05
+# Gauss-Newton steps on the surrogate, products in each, and the share of the objective that a step
+# must gain to go on.
+STEPS, PRODUCTS, ACCURACY, PROGRESS = 6, 60, 0.03, 0.01
+
+
+def with_gaps_filled(task: Task, model: Model) -> Task:
+    """The task with better starts where there are any; ``model`` is charged for them."""
+    family, noise = task.known.calibration.family, task.believed_noise
+    observed = task.objective.observed
+    if observed is None or family is None or noise is None:
+        return task
+    missing = observed == 0
+    share = missing.double().mean(1)
+    rows = ((share >= LEAST_SHARE) & (share < 1)).nonzero().flatten()
+    residual = _over_noise(task, task.start[rows], rows)
+    model.charge("surrogate", _at(rows, 1, share))
+    left = residual > noise_limit(task.objective.count[rows])
+    rows, residual = rows[left], residual[left]
+    if len(rows) == 0:
+        return task
+    latents, spent = _most_plausible(task, family, rows)
+    shown = torch.where(missing[rows], _predicted(task, latents), task.target[rows])
+    assert task.g is not None
+    start = task.g(shown.reshape(-1, *task.y_shape)).detach().flatten(1)
+    if task.box is not None:
+        start = task.box.project(start)
+    model.charge("surrogate", _at(rows, spent + 2, share))
+    model.charge("g", _at(rows, 1, share))
+    better = _over_noise(task, start, rows) < residual
+    starts = task.start.clone()
+    starts[rows[better]] = start[better]
+    return replace(task, start=starts)
+
+
+def _most_plausible(
+    task: Task, family: DiagonalGaussian, rows: Int[Tensor, " k"]
+) -> tuple[Float[Tensor, "k n"], Int[Tensor, " k"]]:
+    """Of the family, given the sensors that are left, and the passes through f that it took."""
+    target, noise = task.target[rows], task.believed_noise
+    assert task.objective.observed is not None
+    assert noise is not None
+    missing = task.objective.observed[rows] == 0
+    objective = objective_of(
+        target,
+        missing,
+        noise if len(noise) == 1 else noise[rows],
+        task.known.calibration.surrogate_error,
+        tau=None,
+        prior=family,
+        x_shape=task.x_shape,
+    )
+    method = gauss_newton(cg_steps=PRODUCTS, cg_tolerance=ACCURACY)
+    outcome = Loop(
+        Model(
+            task.known.f,
+            None,
+            x_shape=task.x_shape,
+            y_shape=task.y_shape,
+            tally=Tally(len(rows), target.device),
+            objective=objective,
+        ),
+        descent=method.descent(task.start.shape[1]),
+        search=method.search,
+        stopping=Stopping(
+            gradient_tolerance=0.0,
+            decrease_tolerance=PROGRESS,
+            step_tolerance=PROGRESS,
+            progress=PROGRESS,
+        ),
+        max_iterations=STEPS,
+        box=task.box,
+        recorder=None,
+        callback=None,
+    ).run(task.start[rows], target)
+    passes = [KINDS.index(kind) for kind in ("f", "jvp", "vjp")]
+    return outcome.x, outcome.cost[:, passes].sum(1)
+
+
+def _predicted(task: Task, x: Float[Tensor, "k n"]) -> Float[Tensor, "k m"]:
+    return task.known.f(x.reshape(-1, *task.x_shape)).detach().flatten(1)
+
+
+def _over_noise(
+    task: Task, x: Float[Tensor, "k n"], rows: Int[Tensor, " k"]
+) -> Float[Tensor, " k"]:
+    """On the surrogate, whose own error counts as noise."""
+    objective, noise = task.objective.at(rows), task.believed_noise
+    assert noise is not None
+    own = noise if len(noise) == 1 else noise[rows]
+    error = torch.as_tensor(task.known.calibration.surrogate_error).to(own)
+    r = objective.difference(_predicted(task, x), task.target[rows])
+    whitened = r / torch.hypot(torch.where(own.isinf(), 1.0, own), error).to(r)
+    return (whitened.square().sum(1) / objective.count).sqrt()
+
+
+def _at(
+    rows: Int[Tensor, " k"], amount: int | Int[Tensor, " k"], like: Float[Tensor, " B"]
+) -> Int[Tensor, " B"]:
+    """A charge for these rows."""
+    charges = torch.zeros_like(like, dtype=torch.int64)
+    charges[rows] = amount
+    return charges
