@@ -149,6 +149,8 @@ def hyperparameters(family: Family) -> Drawing:
     rjcp = [trials.average("rjcp") for trials in probed.values()]
     axes[1, 0].plot(range(len(rjcp)), rjcp, **DIPG.look(marker=True))
     level_lines(axes[1, 0], [PLAIN], lambda s: family.trials(ALLEN_CAHN, s).average("rjcp"))
+    axes[1, 0].set_xlim(-0.5, len(rjcp) - 0.5)
+    axes[1, 0].set_ylim(bottom=0)
     axes[1, 0].set_ylabel("mean RJCP at the answers")
     axes[0, 1].set_title("(c) trajectories by step size")
     for series in sizes.values():

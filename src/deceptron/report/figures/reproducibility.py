@@ -31,19 +31,15 @@ def reproducibility(family: Family) -> Drawing:
     points = between_models(family.query.fresh(), family.models)
     drawn = points[(points["rjcp"] > 0) & (points["variation"] > 0)]
     widths = pd.DataFrame({s.label: _width(family, s) for s in (DIPG, PLAIN)}).dropna()
-    associated, bundled = len(drawn) >= 2, len(widths) >= 2
-    count = associated + bundled
-    if not count:
+    if len(drawn) < 3:
         raise NothingToDraw(f"too few records of d-ipg with the model {family.name}")
-    figure = Figure(figsize=(PAGE if count > 1 else COLUMN, 2.9), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)[0]
+    bundled = len(widths) >= 2
+    figure = Figure(figsize=(PAGE if bundled else COLUMN, 2.9), layout="constrained")
+    axes = figure.subplots(1, 1 + bundled, squeeze=False)[0]
     found = spearman(points["rjcp"], points["variation"])
-    if associated:
-        words = f"{found.count} points, too few to rank"
-        if math.isfinite(found.rho):
-            words = rf"Spearman's $\rho = {found.rho:.2f}$, p = {found.p:.2g}, N = {found.count}"
-        axes[0].set_title(f"(a) {words}")
-        _association(axes[0], family, drawn)
+    words = rf"Spearman's $\rho = {found.rho:.2f}$, p = {found.p:.2g}, N = {found.count}"
+    axes[0].set_title(f"(a) {words}")
+    _association(axes[0], family, drawn)
     if bundled:
         axes[-1].set_title(f"(b) bundle width, {BUNDLE}")
         for series in (DIPG, PLAIN):
@@ -51,14 +47,14 @@ def reproducibility(family: Family) -> Drawing:
         axes[-1].set_ylim(bottom=0)
         step_axis(axes[-1])
         axes[-1].set_ylabel(r"std over trials of $\log(r_t/r_1)$")
-    legend_below(figure, axes, columns=5 if count > 1 else 2)
+    legend_below(figure, axes, columns=5 if bundled else 2)
     at = min(BUNDLE_STEP, int(widths.index[-1])) if bundled else 0
     wider = float(widths[PLAIN.label][at] / widths[DIPG.label][at]) if bundled else math.nan
     paper = {
         key: paper_value("Figure 6", key, problem=where, method="d-ipg", model="").value
         for key, where in (("spearman", "all problems"), ("bundle ratio", BUNDLE))
     }
-    facts = {"associated": associated, "paper": paper, "bundle": BUNDLE, "at": at, "wider": wider}
+    facts = {"paper": paper, "bundle": BUNDLE, "at": at, "wider": wider}
     trials = trial_count(family, family.problems(DIPG), DIPG)
     return Drawing(figure, {**facts, "paper_at": BUNDLE_STEP, "trials": trials})
 
