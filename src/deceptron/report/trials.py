@@ -142,7 +142,7 @@ class Trials:
         spent = pd.DataFrame(index=rows.index, columns=["seconds", "step"], dtype=float)
         for seed, own in rows.groupby("seed"):
             points = steps[steps["seed"] == seed]
-            for cost in spent:
+            for cost in ("seconds", "step"):
                 found = cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
                 spent.loc[own.index, cost] = found.to_numpy()
         return spent.assign(step=spent["step"].clip(lower=1.0))

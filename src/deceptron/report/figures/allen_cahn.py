@@ -51,7 +51,7 @@ def mechanism(family: Family) -> Drawing:
     paths[PLAIN] = plain[inside]
     height = 0.17 * len(shown) + 0.6
     figure = Figure(figsize=(PAGE, 1.9 + height), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[1.15, 1])
+    ((left, right),) = figure.subfigures(1, 2, width_ratios=[1.15, 1], squeeze=False)
     if separable := min(reach, miss) >= 2:
         top, bottom = left.subplots(2, 1, height_ratios=[1.5, height])
         top.set_title("(a) separation without JCP")
@@ -181,9 +181,9 @@ def _errors(axis: Axes, family: Family, varied: list[Trials], looks: list[Series
         mean = mean_interval(own.rows["rmse"])
         axis.plot([place, place], [mean.low, mean.high], color=series.color, linewidth=0.8)
         axis.plot(place, mean.value, marker=series.marker, color=series.color)
-        beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 6}
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        axis.annotate(f"{own.rate_value():.0%}", (place, mean.value), bbox=box, **beside)
+        words = f"{own.rate_value():.0%}"
+        axis.text(place + 0.08, mean.value, words, va="center", fontsize=6, bbox=box)
     others = (PLAIN, *family.direct)
     level_lines(axis, others, lambda s: family.trials(ALLEN_CAHN, s).average("rmse"))
     axis.set_xlim(-0.5, len(varied) - 0.5)

@@ -43,7 +43,7 @@ def profiles(family: Family) -> Drawing:
     if not main or len(main) == len(every):
         del asked["main text"]
     pools = {name: pooled(family, problems) for name, problems in asked.items() if problems}
-    pools = {name: pool for name, pool in pools.items() if np.isfinite(pool.seconds).any(axis=None)}
+    pools = {n: p for n, p in pools.items() if np.isfinite(p.seconds[p.seconds > 0]).any(axis=None)}
     if not pools:
         raise NothingToDraw(f"nothing solved that all methods of the model {family.name} have")
     heights = [0.16 * len(pool.series) + 0.62 for pool in pools.values()]
@@ -75,22 +75,30 @@ def pooled(family: Family, problems: Sequence[str]) -> Pool:
         spent = {s.label: family.trials(problem, s).costs(start) for s in series}
         parts[problem] = pd.concat(spent, axis=1).dropna()
     whole = pd.concat(parts)
-    seconds, steps = (whole.xs(cost, axis=1, level=1) for cost in ("seconds", "step"))
-    return Pool(seconds, steps, series, dropped)
+    seconds, steps = (whole.loc[:, (slice(None), cost)] for cost in ("seconds", "step"))
+    return Pool(seconds.droplevel(1, axis=1), steps.droplevel(1, axis=1), series, dropped)
 
 
 def _performance(axis: Axes, pool: Pool, costs: pd.DataFrame) -> None:
-    worst = costs.replace(np.inf, np.nan).div(costs.min(axis=1), axis=0).max(axis=None)
+    spent = costs.to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = spent / spent.min(axis=1, keepdims=True)
+    worst = np.max(relative[np.isfinite(relative)], initial=1.0)
     ratios = np.geomspace(1, np.clip(2 * worst, 10, 1e4), 120)
-    _strips(axis, pool, ratios, performance_profile(dict(costs.items()), ratios))
+    _strips(axis, pool, ratios, performance_profile(_arrays(costs), ratios))
     axis.set_xlabel(r"ratio $\tau$ to the best method")
 
 
 def _budget(axis: Axes, pool: Pool) -> None:
-    spent = pool.seconds.replace([np.inf, 0], np.nan)
-    budgets = np.geomspace(spent.min(axis=None) / 1.5, 1.5 * spent.max(axis=None), 120)
-    _strips(axis, pool, budgets, data_profile(dict(pool.seconds.items()), budgets))
+    spent = pool.seconds.to_numpy()
+    known = spent[np.isfinite(spent) & (spent > 0)]
+    budgets = np.geomspace(known.min() / 1.5, 1.5 * known.max(), 120)
+    _strips(axis, pool, budgets, data_profile(_arrays(pool.seconds), budgets))
     axis.set_xlabel("budget [s]")
+
+
+def _arrays(costs: pd.DataFrame) -> dict[str, np.ndarray]:
+    return {str(label): column.to_numpy() for label, column in costs.items()}
 
 
 def _strips(axis: Axes, pool: Pool, grid: np.ndarray, curves: dict[str, np.ndarray]) -> None:
