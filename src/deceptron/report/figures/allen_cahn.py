@@ -150,7 +150,7 @@ def hyperparameters(family: Family) -> Drawing:
     axes[1, 0].plot(range(len(rjcp)), rjcp, **DIPG.look(marker=True))
     level_lines(axes[1, 0], [PLAIN], lambda s: family.trials(ALLEN_CAHN, s).average("rjcp"))
     axes[1, 0].set_xlim(-0.5, len(rjcp) - 0.5)
-    axes[1, 0].set_ylim(bottom=0)
+    axes[1, 0].set_ylim(0, 1.15 * axes[1, 0].get_ylim()[1])
     axes[1, 0].set_ylabel("mean RJCP at the answers")
     axes[0, 1].set_title("(c) trajectories by step size")
     for series in sizes.values():
