@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint types imports unit quick cluster demo docs zoo benchmarks format clean
+.PHONY: test lint types imports unit quick cluster demo docs contact-sheet zoo benchmarks format clean
 
 test: lint types imports unit
 
@@ -46,6 +46,12 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -j auto docs build/site
 	! grep -rlE '<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//' build/site --include='*.html'
 	@echo "read build/site/index.html"
+
+# Screenshots of everything that people look at, in build/contact_sheet.png; needs Debian's chromium.
+contact-sheet: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/sphinx-build -q -D plot_gallery=0 docs build/site-without-gallery
+	$(BIN)/python -m tools.contact_sheet --site build/site-without-gallery
 
 # Trains the models that ship; resumable, half an hour on two cores.
 zoo: $(STAMP)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import deceptron as dc
 from deceptron.geometry import LocalGeometry, optimal_gain
-from deceptron.report.drawing import write_figure
+from deceptron.plot.files import write_figure
 
 OUT = Path(__file__).parents[1] / "docs" / "pictures"
 SEED = 7

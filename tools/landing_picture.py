@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import deceptron as dc
-from deceptron.report.drawing import as_plane, draw_field, write_figure
+from deceptron.plot.files import write_figure
+from deceptron.plot.planes import draw_field, plane_of
 
 PROBLEM, SEED = "navier-stokes-2d", 7
 SHOWN = (("like the training data", "test", 1), ("finer eddies", "shifted", 2))
@@ -71,7 +72,9 @@ def draw(shown: list[Line], path: Path) -> Path:
         )
         for axis, (title, value, scale) in zip(row, pictures, strict=True):
             is_bar = value is line.std
-            draw_field(figure, axis, as_plane(value), as_plane(scale), not is_bar, bar=is_bar)
+            draw_field(
+                figure, axis, plane_of(value), [plane_of(scale)], signed=not is_bar, bar=is_bar
+            )
             axis.set_title(title, fontsize=10)
         row[0].set_ylabel(f"{line.title}\n{line.flag}", fontsize=10)
     return write_figure(figure, path, dpi=120)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import deceptron as dc
-from deceptron.report import draw_problem
+from deceptron.plot import plot_problem
+from deceptron.plot.files import write_figure
 from tests.cli.command import run
 from tests.problems.small import NAMES
 
@@ -39,8 +40,9 @@ def test_picture(
 
 @pytest.mark.parametrize("name", ["heat-3d", "navier-stokes-2d"])
 def test_pictures_of_other_shapes(name: str, tmp_path: Path) -> None:
-    path = draw_problem(dc.problems.get(name), tmp_path / "a.svg", count=1, family="extreme")
-    assert path.stat().st_size > 1000
+    figure = plot_problem(dc.problems.get(name), count=1, family="extreme")
+    assert len([axis for axis in figure.axes if axis.images]) >= 4
+    assert write_figure(figure, tmp_path / "a.svg").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
-from deceptron.report.drawing import write_figure
-from deceptron.report.figures.family import DIPG, PLAIN, Family
+from deceptron.plot.files import write_figure
+from deceptron.plot.reconstructions import Example, plot_reconstructions
+from deceptron.report.figures.allen_cahn import mechanism
+from deceptron.report.figures.family import DIPG, PLAIN, Family, Series
 from deceptron.report.figures.fields import reconstructions
-from deceptron.report.figures.geometry import reproducibility
-from deceptron.report.figures.performance import pooled
+from deceptron.report.figures.matrices import ratio_to_one_shot
+from deceptron.report.figures.profiles import pooled
+from deceptron.report.figures.reproducibility import reproducibility
 from deceptron.report.figures.sheet import duration, log_scale, plain
-from deceptron.report.figures.shift import ratio_to_one_shot
-from deceptron.report.figures.style import RC, Series
 from deceptron.report.query import Query
-from deceptron.report.reconstructions import Example, compact_figure
 from deceptron.report.tables.rjcp import rjcp_predicts
 from deceptron.study.entries import VERMILION
 from deceptron.study.names import STEP_SIZE_METHODS
-from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records
+from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records, read
 from tests.report.reading import frame
+from tests.study.synthetic import Sizes, write_study
 
 GD, ONE_SHOT, WIENER = (Series(name, name, "black") for name in ("gd", "one-shot", "wiener"))
 AXES = ["set", "model", "seed", "method"]
@@ -96,21 +96,19 @@ def test_costs_are_held_to_the_residual_at_zero(family):
     own = family.trials("heat-3d", DIPG).costs(start)
     assert own["step"].tolist() == [2, np.inf]
     assert own["seconds"].tolist() == [2, np.inf]
-    assert own["evaluations"].tolist() == [8, np.inf]
     direct = family.trials("heat-3d", ONE_SHOT).costs(start)
     assert direct["step"].tolist() == [1, np.inf]
     assert direct["seconds"].tolist() == [0.5, np.inf]
-    assert direct["evaluations"].tolist() == [2, np.inf]
     assert family.trials("heat-3d", WIENER).costs(start).empty
 
 
 def test_profiles_pool_only_instances_that_all_were_run_on(family):
     pool = pooled(family, ["heat-3d"])
     assert [series.label for series in pool.series] == ["one-shot", "d-ipg", "gd"]
-    assert pool.costs["step"].index.tolist() == [("heat-3d", 7, 0)]
-    assert pool.costs["step"].iloc[0].to_dict() == {"one-shot": 1, "d-ipg": 2, "gd": 1}
-    assert pool.is_solved()
-    assert "the 1 instances that all methods were run on" in pool.note
+    assert pool.steps.index.tolist() == [("heat-3d", 7, 0)]
+    assert pool.steps.iloc[0].to_dict() == {"one-shot": 1, "d-ipg": 2, "gd": 1}
+    assert pool.seconds.iloc[0].to_dict() == {"one-shot": 0.5, "d-ipg": 2, "gd": 1}
+    assert pool.counts == {"heat-3d": 1}
 
 
 def test_a_method_that_lacks_a_problem_is_left_out_and_named(family):
@@ -122,7 +120,49 @@ def test_a_method_that_lacks_a_problem_is_left_out_and_named(family):
     both = Family(Query(replace(records, instances=everything, study=study)), "standard")
     pool = pooled(both, ["heat-3d", "heat-2d"])
     assert "gd" not in {series.label for series in pool.series}
-    assert pool.note.endswith("Left out, not run on every problem: gd.")
+    assert pool.dropped == ("gd",)
+
+
+def test_figure_and_table_rank_the_same_rjcp(query):
+    table = frame(rjcp_predicts(query)).query("outcome == 'variation of final RMSE'")
+    rho = table.set_index("between")["rho"]["problems x JCP, paper"]
+    axis = reproducibility(Family(query, "paper")).figure.axes[0]
+    assert rf"$\rho = {rho:.2f}$" in axis.get_title()
+    cell = query.trials("heat-1d", "paper", "d-ipg").rows
+    drawn = [tuple(map(float, (*line.get_xdata(), *line.get_ydata()))) for line in axis.lines]
+    variation = cell["rmse"].std() / cell["rmse"].mean()
+    assert pytest.approx((cell["rjcp"].mean(), variation)) in drawn
+
+
+def test_bundle_width_is_the_spread_of_log_residuals(tmp_path):
+    problems = ("heat-1d", "navier-stokes-2d")
+    write_study(tmp_path, Sizes(problems=problems, sets=("test",), seeds=(7,)))
+    family = Family(Query(read(tmp_path)), "paper")
+    drawing = reproducibility(family)
+    axis = drawing.figure.axes[1]
+    for line, series in zip(axis.lines, (DIPG, PLAIN), strict=True):
+        paths = family.trials("navier-stokes-2d", series).paths("residual")
+        logs = np.log(paths[2] / paths[1])
+        assert logs.notna().mean() >= 0.85
+        assert line.get_ydata()[:2] == pytest.approx([0, logs.std()])
+    last = [line.get_ydata()[-1] for line in axis.lines]
+    assert drawing.facts["at"] == axis.lines[0].get_xdata()[-1] <= 6
+    assert drawing.facts["wider"] == pytest.approx(last[1] / last[0])
+
+
+def test_separation_is_of_trials_without_jcp_that_miss_and_reach_the_basin(query):
+    drawing = mechanism(Family(query, "paper"))
+    titled = {axis.get_title()[:3]: axis for axis in drawing.figure.axes}
+    paths = query.trials("allen-cahn-2d", "paper-plain", "d-ipg").paths("rmse").ffill(axis=1)
+    reach = paths.min(axis=1) < 0.095
+    assert (drawing.facts["reach"], drawing.facts["miss"]) == (reach.sum(), (~reach).sum())
+    groups = [paths.loc[kept, 2] for kept in (~reach, reach)]
+    weighted = sum((len(group) - 1) * group.var() for group in groups) / (len(paths) - 2)
+    expected = (groups[0].mean() - groups[1].mean()) / np.sqrt(weighted)
+    assert titled["(a)"].lines[1].get_ydata()[2] == pytest.approx(expected)
+    with_jcp = query.trials("allen-cahn-2d", "paper", "d-ipg").paths("rmse").ffill(axis=1)
+    ratio = drawing.figure.axes[-1].lines[1].get_ydata()
+    assert ratio[2] == pytest.approx(paths.loc[reach, 2].mean() / with_jcp[2].mean())
 
 
 def test_paths_pool_seeds_and_end_in_nan(family):
@@ -146,19 +186,6 @@ def test_ratio_is_of_means_over_shared_instances():
     assert ratio_to_one_shot(Family(Query(made(rows)), "standard"), "heat-2d", GD, "test") is None
 
 
-@pytest.mark.parametrize("family", ["standard", "paper"])
-def test_figure_and_table_rank_the_same_rjcp(query, family):
-    table = frame(rjcp_predicts(query)).query("outcome == 'variation of final RMSE'")
-    rho = table.set_index("between")["rho"][f"problems x JCP, {family}"]
-    with rc_context(rc=RC):
-        axis = reproducibility(Family(query, family)).figure.axes[0]
-    assert rf"$\rho = {rho:.2f}$" in axis.get_title(loc="left")
-    cell = query.trials("heat-1d", family, "d-ipg").rows
-    drawn = [tuple(map(float, (*line.get_xdata(), *line.get_ydata()))) for line in axis.lines]
-    variation = cell["rmse"].std() / cell["rmse"].mean()
-    assert pytest.approx((cell["rjcp"].mean(), variation)) in drawn
-
-
 def test_every_method_has_one_look_in_the_order_of_the_study(query):
     family = Family(query, "standard")
     named = [method for method in query.methods if method not in STEP_SIZE_METHODS]
@@ -167,7 +194,7 @@ def test_every_method_has_one_look_in_the_order_of_the_study(query):
     looks = {(series.color, series.dashes, series.width) for series in family.series}
     marks = {(series.color, series.marker, series.filled) for series in family.series}
     assert len(looks) == len(marks) == len(family.series)
-    assert len(set(family.looks().values())) == len(query.problems)
+    assert len(set(family.problem_looks().values())) == len(query.problems)
     assert family.pick("d-ipg") == (DIPG,)
 
 
@@ -231,13 +258,14 @@ def test_reconstructions_are_of_one_instance(records):
 def test_compact_reconstructions_say_what_has_no_record():
     x = torch.rand(1, 4, 4)
     line = torch.rand(5)
-    figure = compact_figure(
+    figure = plot_reconstructions(
         [
             Example("plane", x, x, {"d-ipg": (x, 0.25)}),
             Example("line", line, line, {"d-ipg": (line, 0.5), "gn": (line, 1.0)}),
         ],
         ["d-ipg", "gn"],
         width=4.0,
+        font=6.0,
     )
     titles = [axis.get_title() for axis in figure.axes]
     assert titles[2:4] == ["d-ipg\n0.25", "gn\nno record"]

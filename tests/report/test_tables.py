@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deceptron.report.captions import starts_and_objectives
 from deceptron.report.findings import findings
 from deceptron.report.query import Query
 from deceptron.report.tables import TABLES, make_tables, to_csv, to_markdown
-from deceptron.report.tables.budget import equal_evaluations
-from deceptron.report.tables.methods import methods
-from deceptron.report.words import starts_and_objectives
+from deceptron.report.tables.methods import equal_evaluations, methods
 from deceptron.study.records import Records
 from deceptron.study.statistics import paired_difference
 from tests.report.reading import frame, line
@@ -102,8 +101,8 @@ def test_methods_beside_the_paper(tables, records):
 def test_summary_has_paper_ours_difference(tables, records):
     own = cell(records, problem="heat-1d", model="paper", method="d-ipg")["rmse"].mean()
     table = tables["summary"]
-    assert line(table, problem="heat-1d", source="paper, Table 3")["rmse"] == 0.2704
-    assert line(table, problem="heat-1d", source="difference")["rmse"] == pytest.approx(
+    assert line(table, problem="heat-1d", source="paper, Table 3")["rmse_jcp"] == 0.2704
+    assert line(table, problem="heat-1d", source="difference")["rmse_jcp"] == pytest.approx(
         own - 0.2704, rel=1e-4
     )
 
@@ -151,6 +150,19 @@ def test_equal_evaluations_stays_within_the_budget(tables, records):
     assert found["rmse_30"] == pytest.approx(last.mean(), rel=1e-5)
 
 
+def test_solved_within_a_budget_is_held_to_the_residual_at_zero(tables, records):
+    table = tables["equal_evaluations"]
+    axes = "problem == 'heat-1d' and model == 'standard' and seed == 7 and set == 'test'"
+    own = records.instances.query(f"{axes} and method == 'd-ipg'")
+    first = own.set_index("instance")["residual_start"]
+    for method, most in (("gd", 30), ("gd", 1000), ("one-shot", 10), ("lm-tuned", 100)):
+        steps = records.steps.query(f"{axes} and method == '{method}' and evaluations <= {most}")
+        least = steps.groupby("instance")["residual"].min().reindex(first.index)
+        found = line(table, problem="heat-1d", method=method)[f"solved_{most}"]
+        assert found == pytest.approx((least <= 0.30 * first).mean(), rel=1e-5)
+    assert np.isnan(line(table, problem="heat-1d", method="guarded-true")["solved_1000"])
+
+
 def test_an_error_that_is_no_number_does_not_hide_the_others_of_a_budget(records):
     own = (records.steps["problem"] == "heat-1d") & (records.steps["method"] == "gd")
     lost = own & (records.steps["instance"] == 2) & (records.steps["step"] > 0)
@@ -191,8 +203,8 @@ def test_seeds_have_mean_and_spread(tables, records):
     means = [
         cell(records, problem="heat-1d", method="d-ipg", seed=s)["rmse"].mean() for s in (7, 8)
     ]
-    assert found["rmse_d_ipg"] == pytest.approx(np.mean(means), rel=1e-5)
-    assert found["rmse_d_ipg_sd"] == pytest.approx(np.std(means, ddof=1), rel=1e-4)
+    assert found["rmse_jcp"] == pytest.approx(np.mean(means), rel=1e-5)
+    assert found["rmse_jcp_sd"] == pytest.approx(np.std(means, ddof=1), rel=1e-4)
     paper = line(tables["seeds"], problem="allen-cahn-2d", source="paper, Table 6")
     assert (paper["success_plain"], paper["success_plain_sd"]) == (0.392, 0.255)
 
@@ -208,6 +220,19 @@ def test_hyperparameters_come_from_the_records(tables, records):
         assert found["epochs_forward"] == recipe["forward"]["epochs"]
         assert found["weight_jcp"] == recipe["weights"]["jcp"]
         assert found["law"] == recipe["probe_law"]
+
+
+def test_sensitivity_has_a_line_for_each_setting_that_was_varied(tables, records):
+    table = tables["sensitivity"]
+    rows = frame(table)
+    varied = ["1 probes", "2 probes", "4 probes", "8 probes", "a = 0.1", "a = 0.3", "a = 1.5"]
+    kept = ["as it is, a = 1", "without JCP"]
+    settings = rows.groupby("model")["setting"].apply(list)
+    assert settings["paper-reduced"] == [*kept, *varied]
+    assert settings["standard"] == [*kept, *varied[4:]]
+    found = line(table, model="standard", setting="a = 0.3")
+    own = cell(records, problem="allen-cahn-2d", method="d-ipg a=0.3")
+    assert found["rmse"] == pytest.approx(own["rmse"].mean(), rel=1e-5)
 
 
 def test_claims_compare_what_is_there(tables, records):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from deceptron.report.query import Query
-from deceptron.report.verdict import choices, verdict_table, verdict_words
+from deceptron.report.verdict import choices, verdict, verdict_words
 from tests.report.reading import line
 
 
@@ -46,7 +46,7 @@ def test_the_simulator_is_asked_for_only_where_it_is_clearly_better(records, err
 
 def test_the_table_marks_the_choice_and_shows_what_it_rests_on(records):
     changed = with_errors(records, {"one-shot": 0.1, "guarded-true": 0.05})
-    table = verdict_table(choices(Query(changed)))
+    table = verdict(Query(changed))
     first = line(table, problem="heat-3d", method="one-shot")
     assert first["use"] == "yes"
     assert first["rmse"] == pytest.approx(0.1)
@@ -56,7 +56,7 @@ def test_the_table_marks_the_choice_and_shows_what_it_rests_on(records):
 
 
 def test_every_set_has_a_sentence_that_names_its_problems(query):
-    words = verdict_words(query, choices(query))
+    words = verdict_words(query)
     places = [sentence.split(":")[0] for sentence in words]
     assert places == ["In distribution (test)", "Off distribution (shifted)"]
     for sentence in words:
@@ -69,6 +69,6 @@ def test_what_is_more_than_noise_is_said(records):
         records.instances["problem"] != "heat-3d", 0.1
     )
     query = Query(replace(records, instances=records.instances.assign(true_residual=residual)))
-    words = verdict_words(query, choices(query))
+    words = verdict_words(query)
     assert "More than noise is left" in words[0]
     assert "heat-3d (5.00)" in words[0]

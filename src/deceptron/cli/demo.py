@@ -25,8 +25,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the instances.")] = 2026,
 ) -> None:
     """Solve fresh instances of some problems with the models that ship, and draw the results."""
-    from deceptron.report import Example, draw_reconstructions
-    from deceptron.report.drawing import check_picture_path
+    from deceptron.plot.files import check_picture_path, write_figure
+    from deceptron.plot.reconstructions import Example, plot_reconstructions
     from deceptron.study import run_demo
 
     check_picture_path(output)
@@ -41,5 +41,8 @@ def demo(
         table(f"{name}: {count} fresh noisy instances, model that ships", list(lines[0]), cells)
         first = {e.method: (e.solution.x[0], float(e.rmse[0])) for e in shown.measurements}
         examples.append(Example(shown.problem, shown.x[0], shown.y[0], first))
-    draw_reconstructions(examples, output)
+    methods = list(examples[0].reconstructions)
+    width = 2.0 * (2.7 + len(methods))
+    figure = plot_reconstructions(examples, methods, width=width, font=9, error="RMSE {:.3g}")
+    write_figure(figure, output)
     say(f"truth, observation and reconstructions drawn in {output}")

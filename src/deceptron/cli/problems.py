@@ -37,9 +37,11 @@ def problems(
     if show is None:
         _describe(problem)
         return
-    from deceptron.report import draw_problem
+    from deceptron.plot import plot_problem
+    from deceptron.plot.files import check_picture_path, write_figure
 
-    path = draw_problem(problem, show, count=count, seed=seed, family=family)
+    check_picture_path(show)
+    path = write_figure(plot_problem(problem, count=count, seed=seed, family=family), show)
     say(f"{count} samples of {name} ({family}) drawn in {path}")
 
 

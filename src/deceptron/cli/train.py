@@ -36,7 +36,8 @@ def train(
 ) -> None:
     """Train a pair in a run folder; run again to continue after an interruption."""
     from deceptron.core.checks import check_device
-    from deceptron.report.curves import draw
+    from deceptron.plot import training_curves
+    from deceptron.plot.files import write_figure
     from deceptron.train import train as train_pair
     from deceptron.user_code import find_problem, remember
 
@@ -57,7 +58,7 @@ def train(
     if os.environ.get("RANK", "0") != "0":
         return  # one of several processes that torchrun started; the first one speaks
     remember(folder, problem)
-    curves = draw(folder)
+    curves = write_figure(training_curves(folder), folder / "curves.png", dpi=110)
     seconds = sum(pair.provenance["seconds"].values())
     say(
         f"{problem}, preset {preset}: {seconds:.0f} s of training; pair in "

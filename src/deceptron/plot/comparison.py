@@ -11,8 +11,8 @@ from torch import Tensor
 from deceptron.core.errors import ConfigError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
-from deceptron.plot.picture import TRUTH, Picture, picture, plain
-from deceptron.plot.planes import Array, colour_range, is_signed, parts
+from deceptron.plot.picture import TRUTH, Picture, panels, picture
+from deceptron.plot.planes import Array, draw_field, is_signed, parts
 from deceptron.plot.solution import POINTS
 
 SHOWN = 4
@@ -34,16 +34,8 @@ def plot_comparison(
 
 
 def _lines(answers: dict[str, Array], rows: list[int]) -> Picture:
-    across = min(len(rows), 2)
-    down = -(-len(rows) // across)
-    figure = picture(4.2 * across, 2.3 * down)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis in axes[len(rows) :]:
-        axis.set_axis_off()
-    for place, row in enumerate(rows):
-        axis = axes[place]
-        plain(axis)
-        axis.set_title(f"row {row}", fontsize=8)
+    figure, axes = panels([f"row {row}" for row in rows])
+    for place, axis in enumerate(axes):
         number = 0
         for name, values in answers.items():
             line = parts(values[place])[0][1]
@@ -71,12 +63,8 @@ def _planes(answers: dict[str, Array], rows: list[int]) -> Picture:
         planes = {name: parts(values[place])[number][1] for name, values in answers.items()}
         scale = [planes["truth"]] if "truth" in planes else list(planes.values())
         signed = any(map(is_signed, scale))
-        low, high = colour_range(scale, signed)
         for axis, (name, plane) in zip(axis_line, planes.items(), strict=True):
-            colours = "RdBu_r" if signed else "viridis"
-            image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
-            axis.set_xticks([])
-            axis.set_yticks([])
+            image = draw_field(figure, axis, plane, scale, signed=signed, bar=False)
             axis.set_title(name, fontsize=8)
         axis_line[0].set_ylabel(f"row {row}\n{words}" if words else f"row {row}", fontsize=8)
         figure.colorbar(image, ax=list(axis_line), shrink=0.85).ax.tick_params(labelsize=7)

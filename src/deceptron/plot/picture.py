@@ -28,3 +28,17 @@ def plain(axis: Any) -> None:
     """Small numbers, and no frame on the sides that carry none."""
     axis.tick_params(labelsize=7)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def panels(titles: list[str]) -> tuple[Picture, list[Any]]:
+    """A panel for each title, two side by side."""
+    across = min(len(titles), 2)
+    down = -(-len(titles) // across)
+    figure = picture(4.2 * across, 2.3 * down)
+    axes = list(figure.subplots(down, across, squeeze=False).flat)
+    for axis in axes[len(titles) :]:
+        axis.set_axis_off()
+    for axis, title in zip(axes, titles, strict=False):
+        plain(axis)
+        axis.set_title(title, fontsize=8)
+    return figure, axes[: len(titles)]

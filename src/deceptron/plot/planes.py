@@ -1,9 +1,12 @@
-"""A field of any dimension as the lines and planes that stand for it."""
+"""A field of any dimension as the lines and planes that stand for it, and how they are drawn."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 Array = npt.NDArray[np.floating]
 # A first axis of so many is that of channels; a longer one is space.
@@ -33,6 +36,11 @@ def parts(value: Array) -> list[tuple[str, Array]]:
     return parts(value[len(value) // 2])
 
 
+def plane_of(value: Tensor) -> Array:
+    """The first of its parts, where one must do."""
+    return parts(value.detach().cpu().numpy())[0][1]
+
+
 def is_signed(value: Array) -> bool:
     """Whether both signs matter, so that white should be zero; round-off below zero does not."""
     finite = value[np.isfinite(value)]
@@ -46,3 +54,26 @@ def colour_range(values: list[Array], signed: bool) -> tuple[float, float]:
         return 0.0, 1.0
     largest = float(np.abs(finite).max())
     return (-largest, largest) if signed else (float(finite.min()), float(finite.max()))
+
+
+def draw_field(
+    figure: Any, axis: Any, value: Array, alike: list[Array], *, signed: bool, bar: bool = True
+) -> Any:
+    """A line, or an image in the colour range of ``alike``; ``signed`` centres zero.
+
+    Returns the image, None for a line; ``bar`` puts its colour bar beside it.
+    """
+    axis.tick_params(labelsize=7)
+    if value.ndim < 2:
+        axis.plot(value, linewidth=1.2)
+        axis.margins(x=0)
+        return None
+    low, high = colour_range(alike, signed)
+    colours = "RdBu_r" if signed else "viridis"
+    # "none" keeps the field's own pixels in a PDF instead of a magnified copy.
+    image = axis.imshow(value, cmap=colours, vmin=low, vmax=high, interpolation="none")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    if bar:
+        figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
+    return image

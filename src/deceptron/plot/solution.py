@@ -15,8 +15,8 @@ from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
-from deceptron.plot.picture import INK, TRUTH, Picture, picture, plain
-from deceptron.plot.planes import Array, colour_range, is_signed, parts
+from deceptron.plot.picture import INK, TRUTH, Picture, panels, picture, plain
+from deceptron.plot.planes import Array, draw_field, is_signed, parts
 
 KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
@@ -88,15 +88,8 @@ def _answers(solution: Solution, rows: Tensor, truth: Tensor | None) -> Picture:
 def _lines(
     x: Array, truth: Array | None, ends: tuple[Array, ...] | None, heads: list[str]
 ) -> Picture:
-    across = min(len(x), 2)
-    down = -(-len(x) // across)
-    figure = picture(4.2 * across, 2.3 * down)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis in axes[len(x) :]:
-        axis.set_axis_off()
-    for row, axis in enumerate(axes[: len(x)]):
-        plain(axis)
-        axis.set_title(heads[row], fontsize=8)
+    figure, axes = panels(heads)
+    for row, axis in enumerate(axes):
         drawn = [
             (words, line, [parts(end[row])[number][1] for end in ends] if ends else None)
             for number, (words, line) in enumerate(parts(x[row]))
@@ -139,20 +132,13 @@ def _planes(columns: list[_Column], heads: list[str]) -> Picture:
             planes = {c.title: parts(c.values[row])[number][1] for c in columns}
             for axis, column in zip(axes[number], columns, strict=True):
                 alike = [planes[c.title] for c in columns if c.scale == column.scale]
-                _plane(strip, axis, column, planes[column.title], alike)
+                signed = column.scale == "error" or (
+                    column.scale == "x" and any(map(is_signed, alike))
+                )
+                draw_field(strip, axis, planes[column.title], alike, signed=signed)
+                axis.set_title(column.title, fontsize=8)
             axes[number][0].set_ylabel(parts(columns[0].values[row])[number][0], fontsize=8)
     return figure
-
-
-def _plane(figure: Any, axis: Any, column: _Column, plane: Array, alike: list[Array]) -> None:
-    signed = column.scale == "error" or (column.scale == "x" and any(map(is_signed, alike)))
-    low, high = colour_range(alike, signed)
-    colours = "RdBu_r" if signed else "viridis"
-    image = axis.imshow(plane, cmap=colours, vmin=low, vmax=high, interpolation="none")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.set_title(column.title, fontsize=8)
-    figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
 
 
 def _headline(solution: Solution, row: int, truth: Tensor | None) -> str:

@@ -1,6 +1,5 @@
-"""Tables and figures; the only room that imports matplotlib, and never one that solves."""
+"""Tables, figures and one page of a study, made from its records alone; nothing here solves."""
 
-from deceptron.report.pictures import draw_problem
-from deceptron.report.reconstructions import Example, draw_reconstructions
+from deceptron.report.study import StudyReport, report_study
 
-__all__ = ["Example", "draw_problem", "draw_reconstructions"]
+__all__ = ["StudyReport", "report_study"]

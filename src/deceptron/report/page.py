@@ -3,87 +3,32 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from deceptron.report.figures import Figure
-from deceptron.report.findings import Finding
 from deceptron.report.query import versions
-from deceptron.report.tables.formats import aligned_right, groups
-from deceptron.report.tables.table import Table, sort_key, text
+from deceptron.report.tables.table import sort_key, text
 from deceptron.study.records import Records
 
 LONG = 40  # more rows, lines or sentences are folded
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a page shows."""
-
-    records: Records
-    verdict: Table
-    verdict_words: Sequence[str]
-    findings: Sequence[Finding]
-    tables: Sequence[Table]
-    figures: Sequence[Figure]
-
-
-def render(page: Page) -> str:
+def render(records: Records, **content: object) -> str:
     """The page; figures are embedded, so that the file can be sent alone."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.globals |= {"embedded": _embedded, "text": text, "sort_key": sort_key}
     source = (files("deceptron.report") / "page.html").read_text(encoding="utf-8")
-    records = page.records
     return environment.from_string(source).render(
-        title=f"Study {records.name}",
-        solves=len(records.instances),
-        cells=len(records.cells),
-        problems=records.cells["problem"].nunique(),
-        seeds=", ".join(map(str, sorted(records.cells["seed"].unique()))) or "none",
-        small=records.small,
+        records=records,
         warning=versions(records),
-        verdict=_shown(page.verdict) if page.verdict.lines else None,
-        verdict_words=page.verdict_words,
-        findings=page.findings,
-        tables=[_shown(table) for table in page.tables],
-        figures=[figure for figure in page.figures if figure.svg is not None],
-        embedded=_embedded,
         settings=_settings(records),
         environment=_flat(records.environment),
-        missing=missing(page),
-        absent=len(records.missing),
         long=LONG,
+        **content,
     )
-
-
-def missing(page: Page) -> tuple[str, ...]:
-    """A sentence for each cell that was not read and each figure that was not drawn."""
-    undrawn = (figure.missing for figure in page.figures if figure.missing is not None)
-    return (*(entry.sentence for entry in page.records.missing), *undrawn)
-
-
-def _shown(table: Table) -> dict[str, Any]:
-    """A table as the template lays it out: texts, what to sort by, and where blocks begin."""
-    firsts = [row[0] for row in table.rows]
-    return {
-        "name": table.name,
-        "title": table.title,
-        "caption": table.caption,
-        "notes": table.notes,
-        "groups": [(words, span) for words, _, span in groups(table)],
-        "columns": list(zip(table.columns, aligned_right(table), strict=True)),
-        "rows": [
-            {
-                "again": k > 0 and firsts[k] == firsts[k - 1],
-                "marked": bool(table.lines[k].get("use")),
-                "cells": [(text(cell), sort_key(cell)) for cell in row],
-            }
-            for k, row in enumerate(table.rows)
-        ],
-    }
 
 
 def _embedded(figure: Figure) -> str:

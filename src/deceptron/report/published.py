@@ -16,7 +16,8 @@ import pandas as pd
 from deceptron.core.errors import ConfigError
 
 _KEY = ("origin", "problem", "model", "method", "quantity")
-MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", "allen-cahn-2d")  # of the main text
+ALLEN_CAHN = "allen-cahn-2d"
+MAIN_PROBLEMS = ("heat-3d", "advection-diffusion-2d", ALLEN_CAHN)  # of the main text
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,6 @@ class PaperValue:
 
     value: float
     spread: float
-    origin: str
 
 
 @cache
@@ -42,7 +42,7 @@ def paper_value(
 ) -> PaperValue:
     """One value of the paper; NaN where it gives none."""
     key = (origin, problem, model, method, quantity)
-    return _index().get(key, PaperValue(math.nan, math.nan, origin))
+    return _index().get(key, PaperValue(math.nan, math.nan))
 
 
 def best_baseline(origin: str, problem: str) -> str | None:
@@ -60,5 +60,5 @@ def _index() -> dict[tuple[str, ...], PaperValue]:
         key = tuple(row[name] for name in _KEY)
         if key in index:
             raise ConfigError(f"published.csv gives {key} twice")
-        index[key] = PaperValue(float(row["value"]), float(row["spread"]), row["origin"])
+        index[key] = PaperValue(float(row["value"]), float(row["spread"]))
     return index

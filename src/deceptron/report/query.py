@@ -1,79 +1,100 @@
-"""One reader's questions to the records, and a note of each that they could not answer."""
+"""Questions to the records of a study, and a note of each that they could not answer."""
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
-from deceptron.report.cells import WITHOUT_JCP, Axes, Tables
-from deceptron.report.trials import Trials
+from deceptron.report.trials import Axes, Cells, Trials
 from deceptron.study.names import SETS
-from deceptron.study.records import MethodRecord, ProblemRecord, Records
-from deceptron.study.statistics import ORACLE
+from deceptron.study.records import AXES, MethodRecord, Records
+from deceptron.study.statistics import ORACLE, oracle_rmse
 
 __all__ = ["WITHOUT_JCP", "Query", "Trials", "versions"]
 
+# Same weights of f, and of g up to stage 3.
+WITHOUT_JCP = {"paper": "paper-plain", "standard": "standard-plain"}
 _NAMED = 20  # groups of cells that a note names
 
 
 class Query:
-    """One reader's access to the records; ``notes`` name what it looked for in vain."""
+    """One reader's access to the records; ``notes`` name what it looked for in vain.
 
-    def __init__(self, records: Records, tables: Tables | None = None) -> None:
+    ``problems``, ``methods``, ``sets`` and ``seeds`` are the planned ones in the order of display,
+    ``limits`` the thresholds of the success rule rmse.
+    """
+
+    def __init__(self, records: Records) -> None:
         self.records = records
-        self.tables = Tables(records) if tables is None else tables
+        self.problems, self.methods = records.problems, records.methods
+        self.planned: set[Axes] = {
+            (e["problem"], e["set"], e["model"], int(e["seed"]), e["method"])
+            for e in records.study["cells"]
+        }
+        self.sets = [name for name in SETS if any(axes[1] == name for axes in self.planned)]
+        self.seeds = sorted({axes[3] for axes in self.planned})
+        self.limits = {name: entry.rmse_limit for name, entry in self.problems.items()}
+        self.instances, self.steps = Cells(records.instances), Cells(records.steps)
+        self.oracle = oracle_rmse(records.instances)
+        self.models: dict[tuple[str, str, int], dict[Any, Any]] = {
+            (row["problem"], row["model"], row["seed"]): row
+            for row in records.models.to_dict("records")
+        }
+        names = records.cells[list(AXES)].itertuples(index=False, name=None)
+        seconds = records.cells["latency_ms"].astype(float) / 1e3
+        self.latencies: dict[Any, float] = dict(zip(names, seconds, strict=True))
+        # Models without JCP that another preset trained than their partner with it: beside each
+        # other the two would show the presets, not JCP.
+        self.mismatched = {
+            (problem, plain, seed)
+            for with_jcp, plain in WITHOUT_JCP.items()
+            for (problem, name, seed), row in self.models.items()
+            if name == with_jcp
+            and (other := self.models.get((problem, plain, seed))) is not None
+            and other["preset"] != row["preset"]
+        }
+        self._forget()
+
+    def _forget(self) -> None:
         self._lacking: dict[tuple[str, str, str, int], dict[str, None]] = defaultdict(dict)
         self._left_out: dict[tuple[str, str, int], None] = {}
         self._lost: dict[Axes, str] = {}
 
     def fresh(self) -> Query:
         """The same records for another reader, with notes of its own."""
-        return Query(self.records, self.tables)
-
-    @property
-    def problems(self) -> dict[str, ProblemRecord]:
-        """Planned problems in the order of display."""
-        return self.records.problems
-
-    @property
-    def methods(self) -> dict[str, MethodRecord]:
-        """Planned methods in the order of display."""
-        return self.records.methods
-
-    @property
-    def sets(self) -> list[str]:
-        """Planned sets in the order of display."""
-        return [name for name in SETS if any(axes[1] == name for axes in self.tables.planned)]
-
-    @property
-    def seeds(self) -> list[int]:
-        """Planned seeds."""
-        return self.tables.seeds
+        other = copy.copy(self)
+        other._forget()
+        return other
 
     @property
     def seed(self) -> int:
         """The first seed: that of every table but those of seeds and of the guarded solver."""
         return self.seeds[0] if self.seeds else 7
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """Thresholds of the success rule rmse."""
-        return self.tables.limits
-
     def trials(
         self, problem: str, model: str, method: str, *, set: str = "test", seed: int | None = None
     ) -> Trials:
         """Those of one seed, by default the first; empty, and noted, where there are none."""
-        chosen = self.seed if seed is None else seed
-        cells = self._found(problem, set, model, method, [chosen])
-        if (problem, model, chosen) in self.tables.mismatched:
-            self._left_out[problem, model, chosen] = None
-        elif not cells:
-            self._lacking[problem, set, model, chosen][method] = None
-        return self._noted(Trials(self.tables, cells))
+        asked = (problem, set, model, self.seed if seed is None else seed, method)
+        where = (problem, model, asked[3])
+        found = [asked] if self._holds(asked) else []
+        if not found and method in self.methods and _is_model_free(self.methods[method]):
+            # Its answer does not depend on the networks: any model's records will do.
+            others = (a for a in self.instances.places if a[:2] == (problem, set))
+            found = [a for a in others if a[3:] == asked[3:]][:1]
+        if where in self.mismatched:
+            self._left_out[where] = None
+        elif not found:
+            self._lacking[problem, set, model, asked[3]][method] = None
+        for axes in found:
+            rows = self.instances.rows([axes])
+            if lost := int(rows["rmse"].isna().sum()):
+                self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(rows)}"
+        return Trials(self, found)
 
     def pooled(self, problem: str, model: str, method: str, *, set: str = "test") -> Trials:
         """Those of all planned seeds together; cells that are not there are noted."""
@@ -81,32 +102,27 @@ class Query:
             self.trials(problem, model, method, set=set, seed=seed)
             for seed in self.planned_seeds(problem, model, method, set=set)
         ]
-        return Trials(self.tables, [axes for part in parts for axes in part.cells])
+        return Trials(self, [axes for part in parts for axes in part.cells])
 
     def recorded(self, problem: str, model: str, method: str, *, set: str = "test") -> Trials:
         """Those of every seed that has records of this very model; nothing is noted."""
         asked = ((problem, set, model, seed, method) for seed in self.seeds)
-        return Trials(self.tables, [axes for axes in asked if self._holds(axes)])
+        return Trials(self, [axes for axes in asked if self._holds(axes)])
 
     def planned_methods(self, problem: str, model: str, *, set: str = "test") -> list[str]:
         """Methods that the study was to run on this model and the first seed."""
         where = (problem, set, model, self.seed)
-        return [method for method in self.methods if (*where, method) in self.tables.planned]
+        return [method for method in self.methods if (*where, method) in self.planned]
 
     def planned_seeds(
         self, problem: str, model: str, method: str, *, set: str = "test"
     ) -> list[int]:
         """Seeds that the study was to run."""
-        planned = self.tables.planned
-        return [seed for seed in self.seeds if (problem, set, model, seed, method) in planned]
-
-    def model(self, problem: str, model: str) -> dict[Any, Any] | None:
-        """The model's row of the first seed, None where there is none."""
-        return self.tables.models.get((problem, model, self.seed))
+        return [s for s in self.seeds if (problem, set, model, s, method) in self.planned]
 
     def preset(self, problem: str, model: str) -> str:
         """What trained the model, such as ``paper-reduced``."""
-        row = self.model(problem, model)
+        row = self.models.get((problem, model, self.seed))
         return model if row is None else str(row["preset"])
 
     def oracle_counts(self) -> pd.Series:
@@ -140,31 +156,9 @@ class Query:
             notes.append(f"Not in the records: {_listed(parts)}.")
         return tuple(notes)
 
-    def _found(
-        self, problem: str, set: str, model: str, method: str, seeds: list[int]
-    ) -> list[Axes]:
-        found = []
-        for seed in seeds:
-            asked = (problem, set, model, seed, method)
-            if self._holds(asked):
-                found.append(asked)
-            elif method in self.methods and _is_model_free(self.methods[method]):
-                # Its answer does not depend on the networks: any model's records will do.
-                others = (a for a in self.tables.instances.places if a[:2] == (problem, set))
-                found += [a for a in others if a[3:] == (seed, method)][:1]
-        return found
-
     def _holds(self, axes: Axes) -> bool:
         problem, _, model, seed, _ = axes
-        known = axes in self.tables.instances.places
-        return known and (problem, model, seed) not in self.tables.mismatched
-
-    def _noted(self, trials: Trials) -> Trials:
-        for axes in trials.cells:
-            rows = self.tables.instances.rows([axes])
-            if lost := int(rows["rmse"].isna().sum()):
-                self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(rows)}"
-        return trials
+        return axes in self.instances.places and (problem, model, seed) not in self.mismatched
 
 
 def versions(records: Records) -> str | None:

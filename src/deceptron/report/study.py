@@ -10,10 +10,10 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing
 from deceptron.report.figures import draw_all
 from deceptron.report.findings import findings
-from deceptron.report.page import Page, missing, render
+from deceptron.report.page import render
 from deceptron.report.query import Query
 from deceptron.report.tables import make_tables, write
-from deceptron.report.verdict import choices, verdict_table, verdict_words
+from deceptron.report.verdict import verdict, verdict_words
 from deceptron.study.records import read
 
 
@@ -39,15 +39,23 @@ def report_study(
         raise ConfigError(f"out must be a folder; got the file {str(folder)!r}")
     records = read(run)
     query = Query(records)
-    found = choices(query)
-    verdict = verdict_table(found)
+    choice = verdict(query)
     tables = [table for table in make_tables(query) if table.has_content]
-    for table in (verdict, *tables):
+    for table in (choice, *tables):
         write(table, folder / "tables")
     figures = draw_all(query, folder / "figures", small=records.small)
+    undrawn = [figure.missing for figure in figures if figure.missing is not None]
+    missing = (*(entry.sentence for entry in records.missing), *undrawn)
     page = folder / "index.html"
-    content = Page(records, verdict, verdict_words(query, found), findings(query), tables, figures)
     with replacing(page) as temporary:
-        temporary.write_text(render(content), encoding="utf-8")
-    drawn = sum(figure.missing is None for figure in figures)
-    return StudyReport(page, 1 + len(tables), drawn, missing(content))
+        content = render(
+            records,
+            verdict=choice,
+            verdict_words=verdict_words(query),
+            findings=findings(query),
+            tables=tables,
+            figures=[figure for figure in figures if figure.svg is not None],
+            missing=missing,
+        )
+        temporary.write_text(content, encoding="utf-8")
+    return StudyReport(page, 1 + len(tables), len(figures) - len(undrawn), missing)

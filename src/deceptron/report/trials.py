@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from deceptron.report.cells import TRIAL, Axes, Tables
+from deceptron.study.records import AXES
 from deceptron.study.statistics import (
     RESIDUAL_LIMIT,
     Interval,
@@ -20,7 +21,30 @@ from deceptron.study.statistics import (
     succeeded,
 )
 
-COSTS = ("seconds", "step", "evaluations")
+if TYPE_CHECKING:
+    from deceptron.report.query import Query
+
+Axes = tuple[str, str, str, int, str]
+TRIAL = ["seed", "instance"]
+
+
+class Cells:
+    """A table of the records, sorted once so that each of its cells is a slice."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        order = [name for name in (*AXES, "instance", "step") if name in table]
+        texts = table.select_dtypes(exclude="number").columns
+        table = table.astype(dict.fromkeys(texts, "category")).sort_values(order)
+        groups = table.groupby(list(AXES), sort=False, observed=True).indices if len(table) else {}
+        self.places: dict[Any, slice] = {
+            axes: slice(rows[0], rows[-1] + 1) for axes, rows in groups.items()
+        }
+        self._table = table.set_index(TRIAL, drop=False).rename_axis([None, None])
+
+    def rows(self, cells: list[Axes]) -> pd.DataFrame:
+        """The rows of these cells, indexed by seed and instance; none where there are no cells."""
+        parts = [self._table.iloc[self.places[axes]] for axes in cells if axes in self.places]
+        return pd.concat(parts) if parts else self._table.iloc[:0]
 
 
 class Trials:
@@ -29,8 +53,8 @@ class Trials:
     Estimates are None where there are no trials, so that a table shows a dash.
     """
 
-    def __init__(self, tables: Tables, cells: list[Axes]) -> None:
-        self._tables, self.cells = tables, cells
+    def __init__(self, query: Query, cells: list[Axes]) -> None:
+        self._query, self.cells = query, cells
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -38,12 +62,12 @@ class Trials:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """A row per trial."""
-        return self._tables.instances.rows(self.cells)
+        return self._query.instances.rows(self.cells)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
         """A row per accepted point from step 0, the start; of a direct method its answer alone."""
-        return self._tables.steps.rows(self.cells)
+        return self._query.steps.rows(self.cells)
 
     @property
     def seeds(self) -> list[int]:
@@ -81,13 +105,13 @@ class Trials:
 
     def success(self, rule: str) -> pd.Series:
         """1 or 0 for each trial."""
-        tables = self._tables
-        return succeeded(self.rows, rule, limits=tables.limits, oracle=tables.oracle)
+        query = self._query
+        return succeeded(self.rows, rule, limits=query.limits, oracle=query.oracle)
 
     @property
     def latency(self) -> float:
         """Seconds of one instance solved alone, mean over seeds; NaN where not measured."""
-        found = [self._tables.latencies.get(axes, np.nan) for axes in self.cells]
+        found = [self._query.latencies.get(axes, np.nan) for axes in self.cells]
         known = [seconds for seconds in found if not np.isnan(seconds)]
         return float(np.mean(known)) if known else np.nan
 
@@ -106,35 +130,28 @@ class Trials:
         return found if found.count else None
 
     def costs(self, start: pd.Series) -> pd.DataFrame:
-        """What each trial spent until its residual was 0.30 of ``start``, the one at x = 0.
+        """Seconds and steps of each trial until its residual was 0.30 of ``start``, that at x = 0.
 
         All methods are held to the same first residual, wherever they begin; trials without one
         are left out. An answer that needs no iteration counts as one.
         """
         rows = self.rows.join(start.rename("start"), how="inner")
-        rows["relative_residual"] = rows["residual"] / rows["start"]
-        iterated = rows.loc[rows["iterations"] > 0, ["start"]]
-        steps = self.steps.join(iterated, how="inner")
-        steps["relative_residual"] = steps["residual"] / steps["start"]
-        parts = {}
+        steps = self.steps.join(rows.loc[rows["iterations"] > 0, ["start"]], how="inner")
+        for points in (rows, steps):
+            points["relative_residual"] = points["residual"] / points["start"]
+        spent = pd.DataFrame(index=rows.index, columns=["seconds", "step"], dtype=float)
         for seed, own in rows.groupby("seed"):
             points = steps[steps["seed"] == seed]
-            parts[seed] = pd.DataFrame(
-                {
-                    cost: cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
-                    for cost in COSTS
-                }
-            )
-        if not parts:
-            return pd.DataFrame(columns=list(COSTS), index=rows.index, dtype=float)
-        spent = pd.concat(parts, names=TRIAL)
+            for cost in ("seconds", "step"):
+                found = cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
+                spent.loc[own.index, cost] = found.to_numpy()
         return spent.assign(step=spent["step"].clip(lower=1.0))
 
     def answers(self, seed: int) -> np.ndarray | None:
         """Answers to the first instances of a seed; None if none were kept."""
         for axes in self.cells:
             if axes[3] == seed:
-                stored = self._tables.records.fields(*axes) or {}
+                stored = self._query.records.fields(*axes) or {}
                 return stored["x"] if len(stored.get("x", ())) else None
         return None
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from deceptron.report.query import Query, Trials
-from deceptron.report.tables.shift import LEFT_OUT
-from deceptron.report.tables.table import Column, Line, Table, Value, count, measured, number
+from deceptron.report.captions import caption
+from deceptron.report.query import Query
+from deceptron.report.tables import case
+from deceptron.report.tables.case import Case
+from deceptron.report.tables.methods import LEFT_OUT
+from deceptron.report.tables.table import Column, number, table
 from deceptron.study.names import MODELS
 
 NO_WORSE = 1.05  # times the least error: what is faster and within it is as good
@@ -25,14 +28,11 @@ UNEXPLAINED = 1.2  # a residual of so many times the noise is not noise alone
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A method on one set of a problem."""
+class Candidate(Case):
+    """A method on one set of a problem, all seeds pooled; ``use`` says whether to take it."""
 
-    query: Query
-    problem: str
-    set: str
-    method: str
-    trials: Trials
+    pooled: bool = True
+    use: str = ""
 
     @cached_property
     def rmse(self) -> float:
@@ -95,89 +95,65 @@ def _fastest(candidates: list[Candidate]) -> Candidate | None:
     return min(good, key=lambda c: (c.seconds, c.rmse))
 
 
-COLUMNS = (
-    Column("problem", "problem"),
-    Column("method", "method"),
-    Column("use", "use"),
-    Column("n", "n", value=lambda c: count(c.trials)),
-    Column("rmse", "error (RMSE)", value=lambda c: c.trials.mean("rmse")),
-    Column(
-        "true_residual",
-        "residual / noise",
-        value=lambda c: c.trials.in_noise("true_residual"),
-    ),
-    Column("coverage", "in 90% intervals", value=lambda c: c.trials.average("coverage")),
-    Column("latency_ms", "alone", "ms an instance", lambda c: 1e3 * c.trials.latency),
-    Column(
-        "batched_ms", "in a batch", "ms an instance", lambda c: 1e3 * c.trials.average("seconds")
-    ),
-)
-
-
 def choices(query: Query) -> list[Choice]:
     """Every planned set of every problem, with the methods that were run there."""
+    planned = {axes[2] for axes in query.planned}
+    # The model that a user would take: standard, or the first that the study has.
+    model = next((name for name in MODELS if name in planned), "standard")
     found = []
     for set in query.sets:
         for problem in query.problems:
-            names = _named(query, problem, set)
-            trials = {name: query.pooled(problem, _model(query), name, set=set) for name in names}
-            candidates = [
-                Candidate(query, problem, set, name, own)
-                for name, own in trials.items()
-                if len(own)
-            ]
+            tried = (
+                Candidate(query, problem, model, method, set)
+                for method in query.planned_methods(problem, model, set=set)
+                if method not in LEFT_OUT
+            )
+            candidates = [one for one in tried if len(one.trials)]
             if candidates:
                 found.append(Choice(problem, set, candidates))
     return found
 
 
-def verdict_table(found: Iterable[Choice]) -> Table:
+@table(
+    "verdict",
+    "Which method to use",
+    (
+        case.PROBLEM,
+        case.METHOD,
+        Column("use", "use", value=lambda c: c.use),
+        case.N,
+        replace(case.RMSE, title="error (RMSE)"),
+        replace(case.TRUE_RESIDUAL, title="residual / noise", group=""),
+        Column("coverage", "in 90% intervals", value=lambda c: c.trials.average("coverage")),
+        case.ALONE,
+        case.BATCHED,
+    ),
+    within=f"{NO_WORSE - 1:.0%}",
+    clear=CLEAR,
+)
+def verdict(query: Query) -> Iterator[Candidate]:
     """The test set: what each method leaves and costs, and which to use."""
-    lines: list[Line] = []
-    for choice in found:
-        if choice.set != "test":
-            continue
-        marks: dict[str, Value] = {}
-        if choice.surrogate is not None:
-            marks[choice.surrogate.method] = "yes"
-        if choice.simulator is not None:
-            marks[choice.simulator.method] = "with the simulator"
-        for one in choice.candidates:
-            label = {"problem": choice.problem, "method": one.method}
-            lines.append({**label, "use": marks.get(one.method, ""), **measured(COLUMNS, one)})
-    return Table(
-        "verdict",
-        "Which method to use",
-        "Test sets, seeds pooled. Use: the fastest method, an instance at a time, whose error is "
-        f"within {NO_WORSE - 1:.0%} of the least without the simulator in the loop; with the "
-        f"simulator where that is clearly better (paired, p < {CLEAR}). Residuals are those of "
-        "the simulator at the answer: about 1 is explained to the noise. In 90% intervals: the "
-        "share of the components of the truth, 0.9 if the error bars are right; a dash where none "
-        "were made. "
-        "Brackets are 95% bootstrap intervals; * marks fewer than 30 instances.",
-        COLUMNS,
-        tuple(lines),
-    )
+    for choice in choices(query):
+        if choice.set == "test":
+            for one in choice.candidates:
+                with_simulator = "with the simulator" if one is choice.simulator else ""
+                yield replace(one, use="yes" if one is choice.surrogate else with_simulator)
 
 
-def verdict_words(query: Query, found: list[Choice]) -> list[str]:
+def verdict_words(query: Query) -> list[str]:
     """A sentence or two for each set."""
     sentences = []
+    found = choices(query)
     for set in query.sets:
         here = [choice for choice in found if choice.set == set]
         fast = [choice.surrogate for choice in here if choice.surrogate is not None]
         slow = [choice.simulator for choice in here if choice.simulator is not None]
-        words = f"{WHERE[set]}: "
-        if fast:
-            words += f"use {_by_method(fast)}."
-        if slow:
-            words += f" With the simulator in the loop {_by_method(slow)}, clearly better there."
-        left = [c for c in slow or fast if c.over_noise > UNEXPLAINED]
-        if left:
-            names = ", ".join(f"{c.problem} ({number(c.over_noise)})" for c in left)
-            words += f" More than noise is left, in units of the noise, on {names}."
+        left = {c.problem: c.over_noise for c in slow or fast if c.over_noise > UNEXPLAINED}
         if fast or slow:
-            sentences.append(words)
+            facts = {"fast": _by_method(fast), "slow": _by_method(slow), "left": left}
+            sentences.append(
+                caption("verdict-words", query, where=WHERE[set], number=number, **facts)
+            )
     return sentences
 
 
@@ -185,17 +161,8 @@ def _by_method(chosen: list[Candidate]) -> str:
     groups: dict[str, list[str]] = defaultdict(list)
     for one in chosen:
         groups[one.method].append(one.problem)
-    if len(groups) == 1:
-        return f"{next(iter(groups))} everywhere" if len(chosen) > 1 else f"{chosen[0].method}"
+    if len(groups) == 1 and len(chosen) > 1:
+        return f"{next(iter(groups))} everywhere"
+    if len(chosen) == 1:
+        return chosen[0].method
     return "; ".join(f"{method} on {', '.join(where)}" for method, where in groups.items())
-
-
-def _model(query: Query) -> str:
-    """The model that a user would take: standard, or the first that the study has."""
-    planned = {axes[2] for axes in query.tables.planned}
-    return next((name for name in MODELS if name in planned), "standard")
-
-
-def _named(query: Query, problem: str, set: str) -> list[str]:
-    planned = query.planned_methods(problem, _model(query), set=set)
-    return [method for method in planned if method not in LEFT_OUT]

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib import rc_context
 
 from deceptron.core.files import make_folder
-from deceptron.report.drawing import write_figure
-from deceptron.report.figures.against_paper import against_paper
-from deceptron.report.figures.family import FAMILIES, Family
+from deceptron.plot.files import write_figure
+from deceptron.report.captions import caption
+from deceptron.report.figures.allen_cahn import good_basin, hyperparameters, mechanism
+from deceptron.report.figures.family import COLUMN, FAMILIES, STYLE, Family
 from deceptron.report.figures.fields import reconstructions
-from deceptron.report.figures.geometry import cosine_spectrum, reproducibility
-from deceptron.report.figures.hyperparameters import hyperparameters
-from deceptron.report.figures.mechanism import mechanism
-from deceptron.report.figures.performance import profiles, representative
-from deceptron.report.figures.reliability import reliability
-from deceptron.report.figures.sheet import SMALL, Drawing, NothingToDraw, caption
-from deceptron.report.figures.shift import shift
-from deceptron.report.figures.style import COLUMN, RC
+from deceptron.report.figures.matrices import reliability, shift
+from deceptron.report.figures.profiles import profiles
+from deceptron.report.figures.reproducibility import reproducibility
+from deceptron.report.figures.rows import against_paper, cosine_spectrum
+from deceptron.report.figures.sheet import Drawing, NothingToDraw, models_used
+from deceptron.report.figures.trajectories import trajectories
 from deceptron.report.query import Query
 
 __all__ = ["Figure", "draw_all"]
@@ -52,13 +51,14 @@ class Plan:
 
 
 PLANS = (
-    Plan("performance", "Representative performance (Figure 1)", representative),
-    Plan("mechanism", "Mechanism on Allen-Cahn (Figure 2)", mechanism),
+    Plan("performance", "Trajectories (Figure 1)", trajectories),
+    Plan("basin", "The good basin of Allen-Cahn (Figure 2b)", good_basin, ("standard",)),
+    Plan("mechanism", "Mechanism on Allen-Cahn (Figure 2)", mechanism, ("paper",)),
     Plan("reliability", "Reliability matrix (Figure 3)", reliability),
-    Plan("profiles", "Profiles over all problems (Figure 4)", profiles),
-    Plan("cosine", "Cosine spectrum (Figure 5)", cosine_spectrum),
-    Plan("reproducibility", "Reproducibility (Figure 6)", reproducibility),
-    Plan("hyperparameters", "Hyper-parameters on Allen-Cahn (Figure 7)", hyperparameters),
+    Plan("profiles", "Profiles (Figures 1 and 4)", profiles, ("paper",)),
+    Plan("cosine", "Cosine spectrum (Figure 5)", cosine_spectrum, ("paper",)),
+    Plan("reproducibility", "Reproducibility (Figure 6)", reproducibility, ("paper",)),
+    Plan("hyperparameters", "Hyper-parameters (Figure 7)", hyperparameters, ("paper",)),
     Plan("reconstructions", "Reconstructions (Figure 8)", reconstructions),
     Plan("shift", "Off distribution", shift, ("standard",)),
     Plan("against-paper", "Published errors and ours", against_paper, ("standard",)),
@@ -69,14 +69,12 @@ def draw_all(query: Query, folder: str | os.PathLike[str], *, small: bool) -> li
     """Write every figure as SVG, PNG and PDF; ``small`` marks small samples as such."""
     target = Path(folder)
     make_folder(target)
-    with rc_context(rc=RC):
-        return [_drawn(plan, Family(query, name), target, small) for plan, name in _planned()]
-
-
-def _planned() -> Iterator[tuple[Plan, str]]:
-    for plan in PLANS:
-        for family in plan.families:
-            yield plan, family
+    with rc_context(fname=STYLE):
+        return [
+            _drawn(plan, Family(query, name), target, small)
+            for plan in PLANS
+            for name in plan.families
+        ]
 
 
 def _drawn(plan: Plan, family: Family, folder: Path, small: bool) -> Figure:
@@ -95,9 +93,11 @@ def _drawn(plan: Plan, family: Family, folder: Path, small: bool) -> Figure:
     write_figure(figure, folder / f"{name}.pdf")
     svg = write_figure(figure, folder / f"{name}.svg", dpi=DPI)
     lost = family.lost()
-    words = caption(
-        drawing.caption,
-        f"RMSE not a number in {lost} instances: failures, left out of means." if lost else None,
-        SMALL if small else None,
+    words = (
+        caption(f"figure-{plan.name}", family.query, **drawing.facts),
+        models_used(family),
+        f"RMSE not a number in {lost} instances: failures, left out of means." if lost else "",
+        "Small sample: too few instances to conclude anything from." if small else "",
     )
-    return Figure(name, title, words, svg, narrow=figure.get_figwidth() < 2 * COLUMN)
+    narrow = figure.get_figwidth() < 2 * COLUMN
+    return Figure(name, title, " ".join(filter(None, words)), svg, narrow=narrow)

@@ -1,14 +1,70 @@
-"""The records as figures ask for them: the methods of one model family, seeds pooled."""
+"""The records as figures ask for them: a family of models, seeds pooled, a look per method."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from deceptron.report.figures.style import SPARE_COLORS, SPARE_MARKERS, Series
 from deceptron.report.query import Query, Trials
-from deceptron.study.entries import BLUE
+from deceptron.study.entries import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from deceptron.study.names import STEP_SIZE_METHODS
+from deceptron.study.records import MethodRecord
+
+# Widths in inches of one column and of the text block of a two-column page.
+COLUMN = 3.3
+PAGE = 6.9
+
+MISSING = "#E6E6E6"
+RATES = "cividis"  # colour map of success rates, 0 to 1
+SPARE_COLORS = (GREEN, PURPLE, SKY, BLUE, VERMILION, ORANGE, BLACK)  # for those without one
+SPARE_MARKERS = "osD^vPX*ph<>"
+STYLE = Path(__file__).with_name("report.mplstyle")
+
+
+@dataclass(frozen=True)
+class Series:
+    """A method, on a pair trained with or without JCP, and how it looks."""
+
+    label: str
+    method: str
+    color: str
+    dashes: tuple[float, ...] = ()
+    marker: str = "o"
+    filled: bool = True
+    jcp: bool = True
+    width: float = 1.1
+
+    @classmethod
+    def of(cls, method: MethodRecord, spare: int) -> Series:
+        """As the study declared it; ``spare`` chooses a colour and marker where it did not."""
+        color, marker = method.color, method.marker
+        if not color:
+            color = SPARE_COLORS[spare % len(SPARE_COLORS)]
+            marker = SPARE_MARKERS[spare % len(SPARE_MARKERS)]
+        look = (color, tuple(method.dashes), marker, method.filled)
+        return cls(method.name, method.name, *look, width=method.width)
+
+    def look(self, *, marker: bool = False) -> dict[str, Any]:
+        """Keywords for ``Axes.plot``."""
+        return {
+            "label": self.label,
+            "color": self.color,
+            "linestyle": (0, self.dashes) if self.dashes else "-",
+            "linewidth": self.width,
+            "marker": self.marker if marker else None,
+            "zorder": 2.5 if self.dashes else 2,  # through its gaps what it covers is seen
+            "markerfacecolor": self.color if self.filled else "white",
+        }
+
+
+def short(problem: str) -> str:
+    """The problem's name on two lines, for narrow columns."""
+    name, dash, dimension = problem.rpartition("-")
+    name = name.replace("advection-diffusion", "adv.-diff.")
+    return f"{name}\n{dimension}" if dash else dimension
+
 
 # Models by what trained them; each has a partner that was trained without JCP.
 FAMILIES = ("standard", "paper")
@@ -49,7 +105,7 @@ class Family:
         """Methods that answer without iterating."""
         return tuple(s for s in self.series if self.query.methods[s.method].direct)
 
-    def looks(self) -> dict[str, tuple[str, str]]:
+    def problem_looks(self) -> dict[str, tuple[str, str]]:
         """A colour and a marker for each problem."""
         return {
             name: (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from deceptron.report.figures.family import Family
-from deceptron.report.figures.sheet import Drawing, NothingToDraw, caption, models_used
-from deceptron.report.figures.style import PAGE, Series, short
+from deceptron.plot.reconstructions import Example, plot_reconstructions
+from deceptron.report.figures.family import PAGE, Family, Series, short
+from deceptron.report.figures.sheet import Drawing, NothingToDraw
 from deceptron.report.published import MAIN_PROBLEMS
-from deceptron.report.reconstructions import Example, compact_figure
 from deceptron.study.methods import METHODS
 
 SHOWN = ("one-shot", "wiener", "d-ipg", "gn", "lm", "l-bfgs", "lm-tuned", "guarded")
@@ -27,16 +25,7 @@ def reconstructions(family: Family) -> Drawing:
         raise NothingToDraw(f"no answers kept with the model {family.name}")
     found = {label for example in examples for label in example.reconstructions}
     methods = [series.label for series in _shown(family) if series.label in found]
-    return Drawing(
-        compact_figure(examples, methods, width=PAGE),
-        caption(
-            "Truth, noisy observation and answers for the first test instance of the first seed;",
-            "the numbers are the RMSE of that instance. All latents of a row share the scale on",
-            "the right, fields in space show their middle slice. One instance proves nothing by",
-            "itself.",
-            models_used(family),
-        ),
-    )
+    return Drawing(plot_reconstructions(examples, methods, width=PAGE, font=6.5))
 
 
 def _shown(family: Family) -> list[Series]:
@@ -46,22 +35,16 @@ def _shown(family: Family) -> list[Series]:
 
 def _example(family: Family, problem: str) -> Example | None:
     """The first instance of the first seed of which truth and answers were kept."""
-    seeds = {seed for series in _shown(family) for seed in family.trials(problem, series).seeds}
-    for seed in sorted(seeds):
+    trials = {series.label: family.trials(problem, series) for series in _shown(family)}
+    for seed in sorted({seed for own in trials.values() for seed in own.seeds}):
         truth = family.query.records.truth(problem, "test", seed) or {}
-        found = _answers(family, problem, seed)
+        answers = {label: own.answers(seed) for label, own in trials.items()}
+        found = {
+            label: (torch.from_numpy(x[0]), float(trials[label].rows.xs(seed)["rmse"].iloc[0]))
+            for label, x in answers.items()
+            if x is not None
+        }
         if found and {"x", "y"} <= truth.keys():
             x, y = (torch.from_numpy(truth[name][0]) for name in ("x", "y"))
             return Example(short(problem), x, y, found)
     return None
-
-
-def _answers(family: Family, problem: str, seed: int) -> dict[str, tuple[Tensor, float]]:
-    found = {}
-    for series in _shown(family):
-        trials = family.trials(problem, series)
-        kept = trials.answers(seed)
-        if kept is not None:
-            error = float(trials.rows.xs(seed)["rmse"].iloc[0])
-            found[series.label] = (torch.from_numpy(kept[0]), error)
-    return found

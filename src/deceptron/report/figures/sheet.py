@@ -1,20 +1,22 @@
-"""What every figure shares: axes in plain numbers, captions."""
+"""What every figure shares: axes in plain numbers, cells of colour, rows by name, sample sizes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from deceptron.report.figures.family import Family
-from deceptron.report.figures.style import Series
+from deceptron.report.figures.family import MISSING, Family, Series
+from deceptron.study.statistics import Interval
 
-SMALL = "Small sample: too few instances to conclude anything from."
 # Where to put ticks in a decade, for axes of up to so many decades.
 LOG_TICKS = (
     (0.8, (1, 1.5, 2, 3, 5, 7)),
@@ -30,10 +32,10 @@ class NothingToDraw(Exception):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture and the text below it."""
+    """A picture, and what its caption in ``captions.jinja`` needs to know."""
 
     figure: Figure
-    caption: str
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def legend_below(figure: FigureBase, axes: Iterable[Axes], *, columns: int) -> None:
@@ -71,6 +73,70 @@ def step_axis(axis: Axes) -> None:
     axis.set_xlabel("accepted steps t")
 
 
+def level_lines(axis: Axes, shown: Iterable[Series], level: Callable[[Series], float]) -> None:
+    """A line across for each that has a level."""
+    for series in shown:
+        if np.isfinite(height := level(series)):
+            axis.axhline(height, **series.look())
+
+
+def named_rows(axis: Axes, names: Sequence[str]) -> None:
+    """A row for each name, from the top."""
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+
+
+def mean_mark(axis: Axes, mean: Interval, row: float, look: dict[str, Any]) -> None:
+    """A mean across a row, with its interval."""
+    axis.plot([mean.low, mean.high], [row, row], color=look["color"], linewidth=0.8)
+    axis.plot(mean.value, row, **{**look, "linestyle": ""})
+
+
+def scattered(axis: Axes, values: Iterable[float], row: float, height: float, **look: Any) -> None:
+    """Points along a row, apart from each other."""
+    points = np.asarray(list(values))
+    places = row + np.random.default_rng(0).uniform(-height, height, len(points))
+    axis.scatter(points, places, **{"linewidths": 0, "rasterized": True, **look})
+
+
+def coloured_cells(
+    axis: Axes,
+    shades: np.ndarray,
+    words: np.ndarray,
+    *,
+    colors: str,
+    ends: tuple[float, float],
+    bold: np.ndarray | None = None,
+) -> None:
+    """A cell for each number: ``shades`` choose its colour, ``words`` are written on it."""
+    paint, scale = colormaps[colors].with_extremes(bad=MISSING), Normalize(*ends)
+    masked = np.ma.masked_invalid(shades)
+    axis.imshow(masked, cmap=paint, norm=scale, aspect="auto")
+    luminance = paint(scale(masked))[..., :3] @ np.array([0.299, 0.587, 0.114])
+    for (row, column), text in np.ndenumerate(words):
+        axis.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            fontsize=6,
+            color="white" if luminance[row, column] < 0.5 else "black",
+            fontweight="bold" if bold is not None and bold[row, column] else "normal",
+        )
+    rows, columns = shades.shape
+    for edge in range(1, columns):
+        axis.axvline(edge - 0.5, color="white", linewidth=1.5)
+    for edge in range(1, rows):
+        axis.axhline(edge - 0.5, color="white", linewidth=1.5)
+    axis.set_xticks([])
+    axis.tick_params(length=0)
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+
+
 def plain(value: float) -> str:
     """From 0.001 to below 10000 in digits, beyond as a power of ten."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:
@@ -92,30 +158,22 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def trial_count(family: Family, problems: Sequence[str], series: Series, on: str = "test") -> str:
+def trial_count(family: Family, problems: Sequence[str], series: Series) -> str:
     """How much stands behind a series, such as ``80 instances per problem, seed 7``."""
     if not problems:
         return "no records"
-    counts = {p: len(family.trials(p, series, on)) for p in problems}
-    seeds = sorted({seed for p in problems for seed in family.trials(p, series, on).seeds})
-    words = _counted(counts)
+    counts = {p: len(family.trials(p, series)) for p in problems}
+    words = "instances: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+    if len(set(counts.values())) == 1:
+        words = f"{counts[problems[0]]} instances{' per problem' if len(counts) > 1 else ''}"
+    seeds = sorted({seed for p in problems for seed in family.trials(p, series).seeds})
     return f"{words}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-def fewest(
-    family: Family, problems: Sequence[str], shown: Iterable[Series], on: str = "test"
-) -> str:
+def fewest(family: Family, problems: Sequence[str], shown: Iterable[Series]) -> str:
     """The smallest number of instances behind any series, such as ``every method at least 20``."""
-    counts = [len(family.trials(p, s, on)) for s in shown for p in problems]
+    counts = [len(family.trials(p, s)) for s in shown for p in problems]
     return f"every method at least {min((c for c in counts if c), default=0)}"
-
-
-def _counted(counts: dict[str, int]) -> str:
-    distinct = set(counts.values())
-    if len(distinct) == 1:
-        each = " per problem" if len(counts) > 1 else ""
-        return f"{distinct.pop()} instances{each}"
-    return "instances: " + ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def models_used(family: Family) -> str:
@@ -132,13 +190,8 @@ def models_used(family: Family) -> str:
             words.append(f"{name} (presets {'; '.join(each)})")
     sentence = f"Models: {', '.join(words) or family.name}."
     without = family.models[1]
-    mismatched = family.query.tables.mismatched
+    mismatched = family.query.mismatched
     left_out = sorted({problem for problem, model, _ in mismatched if model == without})
     if left_out:
         sentence += f" Left out, trained by another preset: {without} on {', '.join(left_out)}."
     return sentence
-
-
-def caption(*sentences: str | None) -> str:
-    """Sentences joined, without those that do not apply."""
-    return " ".join(sentence for sentence in sentences if sentence)

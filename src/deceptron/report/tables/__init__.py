@@ -7,22 +7,20 @@ from dataclasses import replace
 
 from deceptron.report.query import Query
 from deceptron.report.tables.amortisation import amortisation
-from deceptron.report.tables.budget import equal_evaluations
+from deceptron.report.tables.beside_paper import jcp_effect, methods_beside_paper, seeds, summary
 from deceptron.report.tables.claims import claims
-from deceptron.report.tables.criteria import criteria
+from deceptron.report.tables.equal_steps import equal_steps
 from deceptron.report.tables.formats import to_csv, to_latex, to_markdown, write
-from deceptron.report.tables.guarded import (
-    guarded_in_distribution,
-    guarded_off_distribution,
+from deceptron.report.tables.guarded import guarded_in_distribution, guarded_off_distribution
+from deceptron.report.tables.methods import (
+    equal_evaluations,
+    methods,
+    operations,
+    sensitivity,
+    shift,
 )
-from deceptron.report.tables.jcp import equal_steps, jcp_effect
-from deceptron.report.tables.methods import methods, methods_beside_paper
-from deceptron.report.tables.operations import operations
 from deceptron.report.tables.rjcp import rjcp_predicts
-from deceptron.report.tables.seeds import seeds
-from deceptron.report.tables.settings import hyperparameters, models
-from deceptron.report.tables.shift import shift
-from deceptron.report.tables.summary import summary
+from deceptron.report.tables.settings import criteria, hyperparameters, models
 from deceptron.report.tables.table import Table
 
 # In the order of the page: what was found, then how, then the settings.
@@ -37,6 +35,7 @@ TABLES: tuple[Callable[[Query], Table], ...] = (
     jcp_effect,
     equal_steps,
     rjcp_predicts,
+    sensitivity,
     claims,
     seeds,
     amortisation,

@@ -3,70 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from deceptron.report.published import paper_value
+from deceptron.report.published import ALLEN_CAHN, paper_value
 from deceptron.report.query import Query
 from deceptron.report.tables.rjcp import between_models
-from deceptron.report.tables.table import Column, Table, measured
+from deceptron.report.tables.table import Column, table
 from deceptron.study.entries import PROBLEMS
 from deceptron.study.statistics import basin_occupancy, bundle_width, spearman
 
-ALLEN_CAHN = "allen-cahn-2d"
 BUNDLE, BUNDLE_STEP = "navier-stokes-2d", 6  # where the paper quotes the width
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Words of the paper, where they stand, and our number; the rest looks the paper's up."""
-
-    words: str
-    origin: str
-    quantity: str
-    ours: float
-    problem: str = ALLEN_CAHN
-    method: str = "d-ipg"
-    model: str = "paper"
-
-    @property
-    def paper(self) -> float:
-        """The published value."""
-        where = {"problem": self.problem, "method": self.method, "model": self.model}
-        return paper_value(self.origin, self.quantity, **where).value
-
-
-COLUMNS = (
-    Column("claim", "claim", value=lambda claim: claim.words),
-    Column("origin", "where", value=lambda claim: claim.origin),
-    Column("paper", "paper", value=lambda claim: claim.paper),
-    Column("ours", "ours", value=lambda claim: claim.ours),
-    Column("difference", "difference", value=lambda claim: claim.ours - claim.paper),
+@table(
+    "claims",
+    "Numbers quoted in the paper's text",
+    (
+        Column("claim", "claim"),
+        Column("origin", "where"),
+        Column("paper", "paper"),
+        Column("ours", "ours"),
+        Column("difference", "difference"),
+    ),
 )
-
-
-def claims(query: Query) -> Table:
+def claims(query: Query) -> list[dict[str, str | float]]:
     """Each claim with its place, the paper's number, ours and the difference.
 
     A study that can answer none of them, on other problems, has no lines.
     """
-    found = list(_claims(query))
-    known = found if any(np.isfinite(claim.ours) for claim in found) else []
-    return Table(
-        "claims",
-        "Numbers quoted in the paper's text",
-        "The published protocol (full or reduced, see the table of models), test set, seed "
-        f"{query.seed}. Success by the rule rmse; the paper publishes its threshold for "
-        "allen-cahn-2d only. Times alone on one CPU thread, the paper's on a GPU.",
-        COLUMNS,
-        tuple(measured(COLUMNS, claim) for claim in known),
-    )
+    lines = list(_claims(query))
+    return lines if any(line["ours"] == line["ours"] for line in lines) else []
 
 
-def _claims(query: Query) -> Iterator[Claim]:
+def _claim(
+    words: str,
+    origin: str,
+    quantity: str,
+    ours: float,
+    *,
+    problem: str = ALLEN_CAHN,
+    method: str = "d-ipg",
+    model: str = "paper",
+) -> dict[str, str | float]:
+    paper = paper_value(origin, quantity, problem=problem, method=method, model=model).value
+    numbers = {"paper": paper, "ours": ours, "difference": ours - paper}
+    return {"claim": words, "origin": origin, **numbers}
+
+
+def _claims(query: Query) -> Iterator[dict[str, str | float]]:
     for method in ("d-ipg", "gn", "lm"):
-        yield Claim(
+        yield _claim(
             f"{method}: mean success over the six problems without heat-1d",
             "Section 5.3",
             "mean success",
@@ -75,7 +62,7 @@ def _claims(query: Query) -> Iterator[Claim]:
             method=method,
         )
     seconds = [query.trials(ALLEN_CAHN, "paper", method).latency for method in ("lm", "d-ipg")]
-    yield Claim(
+    yield _claim(
         f"LM takes so many times the time of D-IPG on {ALLEN_CAHN}",
         "Abstract",
         "time ratio",
@@ -85,9 +72,9 @@ def _claims(query: Query) -> Iterator[Claim]:
     for model, words in (("paper", "with"), ("paper-plain", "without")):
         reached = _good_basin(query, model)
         where = f"good basin on {ALLEN_CAHN}, D-IPG {words} JCP"
-        yield Claim(where, "Figure 2", "good basin", reached, model=model)
+        yield _claim(where, "Figure 2", "good basin", reached, model=model)
     points = between_models(query, ("paper", "paper-plain"))
-    yield Claim(
+    yield _claim(
         "Spearman's rho of RJCP and variation of RMSE",
         "Figure 6",
         "spearman",
@@ -95,7 +82,7 @@ def _claims(query: Query) -> Iterator[Claim]:
         problem="all problems",
         model="",
     )
-    yield Claim(
+    yield _claim(
         f"bundle width without / with JCP at step {BUNDLE_STEP} on {BUNDLE}",
         "Figure 6",
         "bundle ratio",
@@ -105,7 +92,7 @@ def _claims(query: Query) -> Iterator[Claim]:
     )
     for words, model in (("4 probes", "paper-probes-4"), ("step size 1", "paper")):
         ours = query.trials(ALLEN_CAHN, model, "d-ipg").rate_value("rmse")
-        yield Claim(
+        yield _claim(
             f"D-IPG on {ALLEN_CAHN}, {words}: success", "Figure 7", "success", ours, model=model
         )
 

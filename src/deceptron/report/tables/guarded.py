@@ -6,18 +6,18 @@ that both were run on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from deceptron.report.query import Query, Trials
-from deceptron.report.tables.table import Column, Count, Line, Table, Value, count, measured
-from deceptron.report.tables.table import p_value as p_of
+from deceptron.report.tables import case
+from deceptron.report.tables.case import Case
+from deceptron.report.tables.table import Column, Count, Line, Value, measured, p_value, table
 from deceptron.report.trials import shared
-from deceptron.report.words import INTERVALS, rmse_limits
 from deceptron.study.statistics import Interval, ratio_interval
 
 OURS, NETWORK, COLD = "guarded-true", "one-shot", "gn-cold"
@@ -31,22 +31,11 @@ SHARE = 1 / 5  # of the cold start's simulator evaluations that guarded may use
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The guarded solver on one set of a problem, and whom it meets there."""
+class Contest(Case):
+    """The guarded solver on one set of a problem, and whom it meets there; all seeds."""
 
-    query: Query
-    problem: str
-    set: str
     method: str = OURS
-
-    def of(self, method: str) -> Trials:
-        """The trials of a method here, all seeds."""
-        return self.query.pooled(self.problem, "standard", method, set=self.set)
-
-    @cached_property
-    def ours(self) -> Trials:
-        """Of the guarded solver."""
-        return self.of(self.method)
+    pooled: bool = True
 
     @cached_property
     def network(self) -> Trials:
@@ -61,7 +50,7 @@ class Contest:
     @cached_property
     def best(self) -> str | None:
         """The competitor whose error is hardest to match."""
-        found = {method: self.ours.ratio(self.of(method)) for method in COMPETITORS}
+        found = {method: self.trials.ratio(self.of(method)) for method in COMPETITORS}
         known = {method: ratio.value for method, ratio in found.items() if ratio is not None}
         return max(known, key=known.__getitem__, default=None)
 
@@ -75,13 +64,13 @@ class Contest:
         if self.best is None:
             return None
         theirs = self.of(self.best).rows["rmse"]
-        return float(shared(self.ours.rows["rmse"], theirs)[1].mean())
+        return float(shared(self.trials.rows["rmse"], theirs)[1].mean())
 
     @property
     def must_win(self) -> Value:
         """Whether ours is clearly better where the network leaves more than noise."""
         left = self.network.in_noise("true_residual")
-        found = self.ours.against(self.network)
+        found = self.trials.against(self.network)
         if left is None or found is None:
             return None
         lower = found.difference.value < 0 and found.p < CHANCE
@@ -90,12 +79,12 @@ class Contest:
     @property
     def ratio_cold(self) -> Interval | None:
         """Error over that of the cold start."""
-        return self.ours.ratio(self.cold)
+        return self.trials.ratio(self.cold)
 
     @cached_property
     def share_own_stop(self) -> float:
         """Of the evaluations that the cold start spends to its own end."""
-        return ratio_interval(*shared(_simulator(self.ours), _simulator(self.cold))).value
+        return ratio_interval(*shared(_simulator(self.trials), _simulator(self.cold))).value
 
     @cached_property
     def share_best_stop(self) -> float:
@@ -104,11 +93,7 @@ class Contest:
         last = self.cold.rows["rmse"].reindex(steps.index)
         good = steps[steps["rmse"] <= MARGIN * last]
         first = good.groupby(level=[0, 1])["evaluations"].min().astype(float)
-        return ratio_interval(*shared(_simulator(self.ours), first)).value
-
-
-def _if_run(measure: Callable[[Contest], Value]) -> Callable[[Contest], Value]:
-    return lambda contest: measure(contest) if len(contest.ours) else None
+        return ratio_interval(*shared(_simulator(self.trials), first)).value
 
 
 def _simulator(trials: Trials) -> pd.Series:
@@ -129,72 +114,63 @@ def _compared(ratio: Interval | None) -> Value:
     return None if ratio is None else Count(ratio.count)
 
 
-IN_DISTRIBUTION = (
-    Column("problem", "problem", value=lambda c: c.problem),
-    Column("n", "n", value=lambda c: count(c.ours)),
-    Column("success_rmse", "success (rmse)", value=lambda c: c.ours.rate("rmse")),
-    Column("rmse", "RMSE", value=lambda c: c.ours.mean("rmse")),
-    Column("best", "best competitor", value=_if_run(lambda c: c.best)),
-    Column("shared", "n", "shared trials", _if_run(lambda c: _compared(c.against_best(OURS)))),
-    Column("rmse_best", "its RMSE", "shared trials", _if_run(lambda c: c.best_rmse)),
-    Column("ratio", "RMSE / its", "shared trials", _if_run(lambda c: c.against_best(OURS))),
-    Column(
-        "no_worse",
-        f"<= {MARGIN}",
-        "shared trials",
-        _if_run(lambda c: _within(c.against_best(OURS), MARGIN)),
+def _shared(key: str, title: str, measure: Callable[[Contest], Value]) -> Column:
+    """A column on the trials that ours and the best competitor share."""
+    return Column(key, title, "shared trials", measure)
+
+
+@table(
+    "guarded-in-distribution",
+    "Guarded on the true simulator, in distribution",
+    (
+        case.PROBLEM,
+        case.N,
+        replace(case.SUCCESS, title="success (rmse)", group=""),
+        case.RMSE,
+        Column("best", "best competitor", value=lambda c: c.best),
+        _shared("shared", "n", lambda c: _compared(c.against_best(OURS))),
+        _shared("rmse_best", "its RMSE", lambda c: c.best_rmse),
+        _shared("ratio", "RMSE / its", lambda c: c.against_best(OURS)),
+        _shared("no_worse", f"<= {MARGIN}", lambda c: _within(c.against_best(OURS), MARGIN)),
+        _shared(
+            "ratio_prior",
+            "guarded-prior's RMSE / its",
+            lambda c: c.against_best("guarded-prior"),
+        ),
     ),
-    Column(
-        "ratio_prior",
-        "guarded-prior's RMSE / its",
-        "shared trials",
-        _if_run(lambda c: c.against_best("guarded-prior")),
-    ),
+    competitors=COMPETITORS,
+    ours=OURS,
+    margin=MARGIN,
 )
-
-
-def guarded_in_distribution(query: Query) -> Table:
+def guarded_in_distribution(query: Query) -> Iterator[Contest]:
     """Test sets: success, and the error relative to the best competitor."""
-    return Table(
-        "guarded-in-distribution",
-        "Guarded on the true simulator, in distribution",
-        "Test set, model standard, seeds pooled. Ratios of mean RMSE are those of "
-        "the trials that both were run on, with 95% percentile bootstrap intervals, instances "
-        f"resampled within seeds. The best competitor is the one of {', '.join(COMPETITORS)} "
-        f"with the largest ratio; {OURS} should have at most {MARGIN} times its error. "
-        f"Success (rmse): {rmse_limits(query)}. {INTERVALS}",
-        IN_DISTRIBUTION,
-        tuple(measured(IN_DISTRIBUTION, Contest(query, p, "test")) for p in query.problems),
-    )
+    return (Contest(query, problem) for problem in query.problems)
 
 
+SIMULATOR_RESIDUAL = replace(case.TRUE_RESIDUAL, title="simulator residual / noise", group="")
 SHARES = f"share of {COLD}'s evaluations"
 OFF_DISTRIBUTION = (
-    Column("problem", "problem", value=lambda c: c.problem),
-    Column("set", "set", value=lambda c: c.set),
-    Column("method", "method", value=lambda c: c.method),
-    Column("n", "n", value=lambda c: count(c.ours)),
-    Column("rmse", "RMSE", value=lambda c: c.ours.mean("rmse")),
-    Column(
-        "true_residual",
-        "simulator residual / noise",
-        value=lambda c: c.ours.in_noise("true_residual"),
+    case.PROBLEM,
+    case.SET,
+    case.METHOD,
+    case.N,
+    case.RMSE,
+    SIMULATOR_RESIDUAL,
+    replace(
+        SIMULATOR_RESIDUAL,
+        key="one_shot_residual",
+        group="one-shot",
+        value=lambda c: c.network.in_noise("true_residual") if len(c.trials) else None,
     ),
-    Column(
-        "one_shot_residual",
-        "simulator residual / noise",
-        "one-shot",
-        _if_run(lambda c: c.network.in_noise("true_residual")),
-    ),
-    Column("ratio_one_shot", "RMSE / its", "one-shot", lambda c: c.ours.ratio(c.network)),
-    Column("p", "p", "one-shot", lambda c: p_of(c.ours.against(c.network))),
+    Column("ratio_one_shot", "RMSE / its", "one-shot", lambda c: c.trials.ratio(c.network)),
+    Column("p", "p", "one-shot", lambda c: p_value(c.trials.against(c.network))),
     Column("beats_one_shot", "lower where it must be", "one-shot", lambda c: c.must_win),
     Column("shared", "shared trials", COLD, lambda c: _compared(c.ratio_cold)),
     Column("ratio_cold", "RMSE / its", COLD, lambda c: c.ratio_cold),
     Column("no_worse", f"<= {MARGIN}", COLD, lambda c: _within(c.ratio_cold, MARGIN)),
-    Column("g", "g", value=lambda c: c.ours.average("g")),
+    Column("g", "g", value=lambda c: c.trials.average("g")),
     Column(
-        "evaluations", "simulator evaluations", value=lambda c: float(_simulator(c.ours).mean())
+        "evaluations", "simulator evaluations", value=lambda c: float(_simulator(c.trials).mean())
     ),
     Column("share_own_stop", "own stop", SHARES, lambda c: c.share_own_stop),
     Column("share_best_stop", "in its favour", SHARES, lambda c: c.share_best_stop),
@@ -202,33 +178,27 @@ OFF_DISTRIBUTION = (
 )
 
 
-def guarded_off_distribution(query: Query) -> Table:
+@table(
+    "guarded-off-distribution",
+    "Guarded on the true simulator, off distribution",
+    OFF_DISTRIBUTION,
+    unexplained=UNEXPLAINED,
+    chance=CHANCE,
+    cold=COLD,
+    margin=MARGIN,
+)
+def guarded_off_distribution(query: Query) -> Iterator[Line]:
     """Shifted and extreme sets: one-shot where it fails, and what a cold start costs."""
     contests = [
-        Contest(query, problem, set, method)
+        Contest(query, problem, set=set, method=method)
         for set in ("shifted", "extreme")
         for problem in query.problems
         for method in VARIANTS
         if query.planned_seeds(problem, "standard", method, set=set)
     ]
-    groups = dict.fromkeys((contest.set, contest.method) for contest in contests)
-    return Table(
-        "guarded-off-distribution",
-        "Guarded on the true simulator, off distribution",
-        "Model standard, seeds pooled. Simulator residuals are in units of the noise; where "
-        f"one-shot's exceeds {UNEXPLAINED}, guarded must have the lower RMSE (paired sign-flip "
-        f"permutation, p < {CHANCE}). {COLD} starts at the prior's mean. Ratios of mean RMSE are "
-        "those of the shared trials, with 95% percentile bootstrap intervals, instances resampled "
-        f"within seeds; no worse: at most {MARGIN}. Simulator evaluations are f, jvp and vjp, "
-        f"counted alike; {COLD}'s are counted to its own stop and, in its favour, to its first "
-        f"point within {MARGIN - 1:.0%} of its final error. g counts passes of the network. Last "
-        f"lines: medians over problems. {INTERVALS}",
-        OFF_DISTRIBUTION,
-        (
-            *(measured(OFF_DISTRIBUTION, contest) for contest in contests),
-            *(_medians(*group, contests) for group in groups),
-        ),
-    )
+    yield from (measured(OFF_DISTRIBUTION, contest) for contest in contests)
+    for set, method in dict.fromkeys((contest.set, contest.method) for contest in contests):
+        yield _medians(set, method, contests)
 
 
 def _medians(set: str, method: str, contests: list[Contest]) -> Line:

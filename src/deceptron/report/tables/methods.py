@@ -1,199 +1,233 @@
-"""Every method on the three problems of the paper's main text: in full, and beside Table 2."""
+"""The methods of a study beside each other: in full, off distribution, per evaluation and step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
-import numpy as np
+import pandas as pd
 
-from deceptron.report.published import MAIN_PROBLEMS, paper_value
-from deceptron.report.query import WITHOUT_JCP, Query, Trials
-from deceptron.report.tables.summary import PAPER_SETTINGS
-from deceptron.report.tables.table import (
-    Column,
-    Exact,
-    Line,
-    Table,
-    Value,
-    change,
-    count,
-    differences,
-    measured,
-    p_value,
+from deceptron.report.published import ALLEN_CAHN, MAIN_PROBLEMS
+from deceptron.report.query import WITHOUT_JCP, Query
+from deceptron.report.tables import case
+from deceptron.report.tables.case import Case
+from deceptron.report.tables.table import Column, Count, Value, table
+from deceptron.study.names import PROBE_MODELS, STEP_SIZE_METHODS
+from deceptron.study.records import MethodRecord
+from deceptron.study.statistics import RESIDUAL_LIMIT, mean_interval
+
+# Of the library's methods those that do not compete off distribution; a user's own always do.
+LEFT_OUT = (
+    *STEP_SIZE_METHODS,
+    *("d-ipg-free", "gd", "gn", "lm", "l-bfgs", "gn-tuned", "l-bfgs-tuned"),
+    *("guarded-prior", "gn-cold", "lm-cold", "l-bfgs-cold"),
 )
-from deceptron.report.words import INTERVALS, rmse_rule, starts_and_objectives, strict_rule
-from deceptron.study.statistics import Paired
+BUDGETS = (10, 30, 100, 300, 1000)
+COUNTERS = ("f", "g", "jvp", "vjp", "linear_steps", "evaluations")
+
+
+def _trained_with_jcp(about: Case) -> str:
+    if not about.query.methods[about.method].uses_reverse:
+        return ""
+    return "no" if about.model.endswith("-plain") else "yes"
+
+
+@table(
+    "methods",
+    "Methods on the main problems",
+    (
+        case.PROBLEM,
+        case.TRAINED_BY,
+        Column("jcp", "JCP", value=_trained_with_jcp),
+        case.METHOD,
+        case.N,
+        case.SUCCESS,
+        case.STRICT,
+        case.RMSE,
+        case.MINUS_REFERENCE,
+        case.P,
+        case.OBJECTIVE_RESIDUAL,
+        case.TRUE_RESIDUAL,
+        case.ITERATIONS,
+        case.EVALUATIONS,
+        case.BATCHED,
+        case.ALONE,
+        case.RJCP,
+    ),
+)
+def methods(query: Query) -> Iterator[Case]:
+    """Every method on the problems of the main text, for the published protocol and ours."""
+    for problem in [p for p in query.problems if p in MAIN_PROBLEMS] or query.problems:
+        for model, plain in WITHOUT_JCP.items():
+            reference = query.trials(problem, model, "d-ipg")
+            for method in query.planned_methods(problem, model):
+                own = method == "d-ipg"
+                yield Case(query, problem, model, method, reference=None if own else reference)
+                if method in ("one-shot", "d-ipg") and (
+                    method in query.planned_methods(problem, plain)
+                ):
+                    yield Case(query, problem, plain, method, reference=reference)
+
+
+def competing(query: Query) -> list[str]:
+    """Methods that one would choose between off distribution."""
+    return [method for method in query.methods if method not in LEFT_OUT]
+
+
+@table(
+    "shift",
+    "In distribution, shifted and extreme",
+    (
+        case.PROBLEM,
+        case.SET,
+        case.METHOD,
+        case.N,
+        case.RMSE,
+        replace(case.MINUS_REFERENCE, key="rmse_minus_one_shot", title="RMSE - one-shot's"),
+        case.P,
+        replace(case.STRICT, title="success (strict)", group=""),
+        replace(case.TRUE_RESIDUAL, title="simulator residual / noise", group=""),
+        case.EVALUATIONS,
+        replace(case.BATCHED, title="ms in a batch", group=""),
+    ),
+    competing=competing,
+)
+def shift(query: Query) -> Iterator[Case]:
+    """The methods that compete off distribution, on every set of every problem."""
+    for problem in query.problems:
+        for set in query.sets:
+            alone = query.trials(problem, "standard", "one-shot", set=set)
+            for method in query.planned_methods(problem, "standard", set=set):
+                if method in competing(query):
+                    reference = None if method == "one-shot" else alone
+                    yield Case(query, problem, method=method, set=set, reference=reference)
+
+
+def _within(budget: int, about: Case) -> Value:
+    """Mean RMSE at the last point within the budget; a dash if any trial has none."""
+    steps = about.trials.steps
+    within = steps[steps["evaluations"] <= budget].drop_duplicates("instance", keep="last")
+    reached = len(about.trials) and len(within) == len(about.trials)
+    return mean_interval(within["rmse"]) if reached else None
+
+
+def _solved(budget: int, about: Case) -> Value:
+    """Share of trials whose residual has come to 0.30 of that at x = 0 within the budget."""
+    if not len(about.trials) or about.query.methods[about.method].physics == "true":
+        return None
+    limit = RESIDUAL_LIMIT * about.of("d-ipg").rows["residual_start"]
+    steps = about.trials.steps
+    good = steps["residual"] <= limit.reindex(steps.index)
+    return steps[good & (steps["evaluations"] <= budget)].index.nunique() / len(about.trials)
+
+
+@table(
+    "equal-evaluations",
+    "Equal numbers of evaluations",
+    (
+        case.PROBLEM,
+        case.METHOD,
+        case.N,
+        *(
+            Column(f"rmse_{most}", str(most), "RMSE within evaluations", partial(_within, most))
+            for most in BUDGETS
+        ),
+        *(
+            Column(f"solved_{most}", str(most), "solved within evaluations", partial(_solved, most))
+            for most in BUDGETS
+        ),
+    ),
+)
+def equal_evaluations(query: Query) -> Iterator[Case]:
+    """RMSE within a budget of f, g, jvp and vjp evaluations, whatever they are spent on."""
+    for problem in query.problems:
+        for method in query.planned_methods(problem, "standard"):
+            if method not in STEP_SIZE_METHODS:
+                yield Case(query, problem, method=method)
 
 
 @dataclass(frozen=True)
-class Run:
-    """A method on a model, and the trials that it is compared with; None if it is that itself."""
+class Spent:
+    """What a method has spent on all problems together."""
 
-    trials: Trials
-    reference: Trials | None
+    method: MethodRecord
+    rows: pd.DataFrame
 
-    @cached_property
-    def paired(self) -> Paired | None:
-        """Error minus that of the reference."""
-        return None if self.reference is None else self.trials.against(self.reference)
+    @property
+    def steps(self) -> int | None:
+        """Accepted ones; a direct method takes none."""
+        return int(self.rows["iterations"].sum()) or None
 
-
-def median_iterations(trials: Trials) -> Value:
-    """As a number that is shown as it is."""
-    return Exact(float(trials.rows["iterations"].median())) if len(trials) else None
-
-
-def _of(measure: Callable[[Trials], Value]) -> Callable[[Run], Value]:
-    return lambda run: measure(run.trials) if len(run.trials) else None
+    def per_step(self, counter: str) -> Value:
+        """Of a direct method, per instance."""
+        if not len(self.rows):
+            return None
+        return float(self.rows[counter].sum()) / (self.steps or len(self.rows))
 
 
-def _milliseconds(seconds: float) -> float:
-    return 1e3 * seconds
-
-
-COLUMNS = (
-    Column("problem", "problem"),
-    Column("model", "trained by"),
-    Column("jcp", "JCP"),
-    Column("method", "method"),
-    Column("n", "n", value=_of(count)),
-    Column("success_rmse", "rmse", "success", _of(lambda t: t.rate("rmse"))),
-    Column("success_strict", "strict", "success", _of(lambda t: t.rate("strict"))),
-    Column("rmse", "RMSE", value=_of(lambda t: t.mean("rmse"))),
-    Column(
-        "rmse_minus_d_ipg",
-        "RMSE - D-IPG's",
-        "paired",
-        lambda run: change(run.paired),
-    ),
-    Column(
-        "p",
-        "p",
-        "paired",
-        lambda run: p_value(run.paired),
-    ),
-    Column(
-        "surrogate_residual", "objective", "residual / noise", _of(lambda t: t.in_noise("residual"))
-    ),
-    Column(
-        "true_residual",
-        "simulator",
-        "residual / noise",
-        _of(lambda t: t.in_noise("true_residual")),
-    ),
-    Column("iterations", "median iterations", value=_of(median_iterations)),
-    Column("evaluations", "evaluations", value=_of(lambda t: t.average("evaluations"))),
-    Column(
-        "batched_ms",
-        "in a batch",
-        "ms an instance",
-        _of(lambda t: _milliseconds(t.average("seconds"))),
-    ),
-    Column("latency_ms", "alone", "ms an instance", _of(lambda t: _milliseconds(t.latency))),
-    Column("rjcp", "RJCP", value=_of(lambda t: t.average("rjcp"))),
-)
-
-
-def methods(query: Query) -> Table:
-    """Our results in full, for the published protocol and for ``standard``."""
-    shown = [name for name in query.problems if name in MAIN_PROBLEMS] or list(query.problems)
-    lines = [
-        line for problem in shown for model in WITHOUT_JCP for line in _block(query, problem, model)
-    ]
-    return Table(
-        "methods",
-        "Methods on the main problems",
-        "Test set, noise as defined. gd, gn, lm and l-bfgs have the paper's settings, -tuned this "
-        f"library's with a stop at the noise level. {starts_and_objectives(query, query.methods)} "
-        f"One evaluation is one f, g, jvp or vjp. {rmse_rule(query)} {strict_rule(query)} "
-        f"{INTERVALS}",
-        COLUMNS,
-        tuple(lines),
-    )
-
-
-def _block(query: Query, problem: str, model: str) -> list[Line]:
-    reference, plain = query.trials(problem, model, "d-ipg"), WITHOUT_JCP[model]
-    lines = []
-    for method in query.planned_methods(problem, model):
-        lines.append(_line(query, problem, model, method, reference))
-        if method in ("one-shot", "d-ipg") and method in query.planned_methods(problem, plain):
-            lines.append(_line(query, problem, plain, method, reference))
-    return lines
-
-
-def _line(query: Query, problem: str, model: str, method: str, reference: Trials) -> Line:
-    trials, plain = query.trials(problem, model, method), model.endswith("-plain")
-    own = method == "d-ipg" and not plain
-    uses_reverse = query.methods[method].uses_reverse
-    return {
-        "problem": problem,
-        "model": query.preset(problem, model),
-        "jcp": ("no" if plain else "yes") if uses_reverse else "",
-        "method": method,
-        **measured(COLUMNS, Run(trials, None if own else reference)),
-    }
-
-
-# What the paper's Table 2 has, and how it is measured here.
-QUANTITIES: dict[str, tuple[str, Callable[[Trials], Value]]] = {
-    "success": ("success (rmse)", lambda t: t.rate_value("rmse")),
-    "iterations": ("median iterations", median_iterations),
-    "rmse": ("RMSE", lambda t: t.average("rmse")),
-    "seconds": ("seconds alone", lambda t: t.latency),
-    "rjcp": ("RJCP", lambda t: t.average("rjcp")),
-}
-
-
-def methods_beside_paper(query: Query) -> Table:
-    """Table 2 of the paper: paper, ours, difference."""
-    columns = [Column(key, key if key != "model" else "trained by") for key in LABELS]
-    for key, (title, _) in QUANTITIES.items():
-        columns += [
-            Column(f"{key}_{source}", source, title) for source in ("paper", "ours", "difference")
-        ]
-    return Table(
-        "methods-paper",
-        "Methods on the main problems, beside the paper",
-        "The paper's Table 2 and the same cells of this study; the published protocol, seed "
-        f"{query.seed}. {rmse_rule(query)} The paper's seconds are of a GPU (NVIDIA T4), ours of "
-        "one CPU thread, an instance at a time.",
-        tuple(columns),
-        tuple(
-            _beside(query, problem, model, method)
-            for problem in MAIN_PROBLEMS
-            if problem in query.problems
-            for model, method in _published_rows(problem)
+@table(
+    "operations",
+    "Operations per iteration",
+    (
+        Column("method", "method", value=lambda s: s.method.name),
+        Column("operation", "core operation", value=lambda s: s.method.operation),
+        Column("n", "n", value=lambda s: Count(len(s.rows)) if len(s.rows) else None),
+        Column("steps", "steps", value=lambda s: s.steps),
+        *(
+            Column(name, name.replace("_", " "), value=partial(Spent.per_step, counter=name))
+            for name in COUNTERS
         ),
-    )
+    ),
+)
+def operations(query: Query) -> Iterator[Spent]:
+    """Table 5 of the paper with counts in the place of words."""
+    for name, method in query.methods.items():
+        if name in STEP_SIZE_METHODS:
+            continue
+        planned = [p for p in query.problems if name in query.planned_methods(p, "standard")]
+        found = [query.trials(problem, "standard", name).rows for problem in planned]
+        # An empty frame among others has no say in their types, and pandas warns of it.
+        found = [rows for rows in found if len(rows)]
+        yield Spent(method, pd.concat(found) if found else query.records.instances.iloc[:0])
 
 
-LABELS = ("problem", "model", "method")
+@dataclass(frozen=True)
+class Varied(Case):
+    """D-IPG with one of its settings changed."""
+
+    setting: str = ""
 
 
-def _beside(query: Query, problem: str, model: str, method: str) -> Line:
-    trials = query.trials(problem, model, method)
-    ours = {key: measure(trials) for key, (_, measure) in QUANTITIES.items()}
-    where = {"problem": problem, "model": model, "method": method}
-    paper: dict[str, Value] = {
-        key: paper_value("Table 2", key, **where).value for key in QUANTITIES
-    }
-    paper["iterations"] = Exact(paper_value("Table 2", "iterations", **where).value)
-    beyond = {"paper": paper, "ours": ours, "difference": differences(ours, paper)}
-    sign = "-" if model.endswith("-plain") else "+"
-    return {
-        "problem": problem,
-        "model": query.preset(problem, model),
-        "method": f"{method} ({sign}JCP)" if method == "d-ipg" else method,
-        **{f"{key}_{source}": line[key] for source, line in beyond.items() for key in line},
-    }
-
-
-def _published_rows(problem: str) -> list[tuple[str, str]]:
-    rows = [("paper", "d-ipg"), ("paper-plain", "d-ipg")]
-    for method in PAPER_SETTINGS:
-        known = paper_value("Table 2", "success", problem=problem, method=method).value
-        rows += [] if np.isnan(known) else [("paper", method)]
-    return rows
+@table(
+    "sensitivity",
+    "Probes and step sizes on Allen-Cahn",
+    (
+        case.TRAINED_BY,
+        Column("setting", "setting", value=lambda varied: varied.setting),
+        case.N,
+        case.SUCCESS,
+        case.RMSE,
+        case.ITERATIONS,
+        case.RJCP,
+    ),
+)
+def sensitivity(query: Query) -> Iterator[Varied]:
+    """Figure 7 of the paper, in numbers: JCP probes of the training, first step of the solver."""
+    for model, plain in WITHOUT_JCP.items():
+        settings = {(model, "d-ipg"): "as it is, a = 1", (plain, "d-ipg"): "without JCP"}
+        settings |= {
+            (name, "d-ipg"): f"{count} probes"
+            for name, count in PROBE_MODELS.items()
+            if name.startswith(model)
+        }
+        settings |= {(model, name): f"a = {size:g}" for name, size in STEP_SIZE_METHODS.items()}
+        planned = [
+            (name, method)
+            for name, method in settings
+            if method in query.planned_methods(ALLEN_CAHN, name)
+        ]
+        if len(planned) > 2:  # otherwise nothing was varied
+            for name, method in planned:
+                setting = settings[name, method]
+                yield Varied(query, ALLEN_CAHN, name, method, setting=setting)

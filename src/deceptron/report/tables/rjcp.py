@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from deceptron.report.published import paper_value
 from deceptron.report.query import WITHOUT_JCP, Query
-from deceptron.report.tables.table import Column, Line, Probability, Table, Value, measured
+from deceptron.report.tables.table import Column, Line, Probability, Value, measured, table
 from deceptron.study.statistics import Correlation, coefficient_of_variation, spearman
 
-# RJCP of a pair or answer against ...
-_BETWEEN = {
+# RJCP of a pair against ...
+OUTCOMES = {
     "variation": "variation of final RMSE",
     "rmse": "mean RMSE",
     "failure": "failure rate (rmse)",
@@ -27,34 +29,23 @@ COLUMNS = (
 )
 
 
-def rjcp_predicts(query: Query) -> Table:
+@table("rjcp", "What RJCP predicts", COLUMNS)
+def rjcp_predicts(query: Query) -> Iterator[Line]:
     """Rank correlations of RJCP with how D-IPG ends."""
-    lines: list[Line] = []
     theirs = paper_value("Figure 6", "spearman", problem="all problems", method="d-ipg", model="")
     for model, plain in WITHOUT_JCP.items():
         points = between_models(query, (model, plain))
-        for key, words in _BETWEEN.items():
+        for key, words in OUTCOMES.items():
             found = spearman(points["rjcp"], points[key])
             paper = theirs.value if key == "variation" and model == "paper" else np.nan
             beside: dict[str, Value] = {"rho_paper": paper, "rho_difference": found.rho - paper}
-            lines.append({**_line(f"problems x JCP, {model}", words, found), **beside})
+            yield {**_line(f"problems x JCP, {model}", words, found), **beside}
     for problem in query.problems:
         for model in WITHOUT_JCP:
             if "d-ipg" in query.planned_methods(problem, model):
                 rows = query.trials(problem, model, "d-ipg").rows
                 what = f"instances of {problem}, {query.preset(problem, model)}"
-                lines.append(_line(what, "RMSE", spearman(rows["rjcp"], rows["rmse"])))
-    return Table(
-        "rjcp",
-        "What RJCP predicts",
-        "Spearman's rank correlation of RJCP at the answers of D-IPG (published law, mean form) "
-        "with their errors. Between models: a point is a problem with or without JCP and the mean "
-        "over its instances, as in the paper's Figure 6. Within a model: a point is an instance. "
-        "Two-sided p from Student's t, not corrected for the number of lines. Test set, seed "
-        f"{query.seed}; failure by the rule rmse.",
-        COLUMNS,
-        tuple(lines),
-    )
+                yield _line(what, "RMSE", spearman(rows["rjcp"], rows["rmse"]))
 
 
 def between_models(query: Query, models: tuple[str, ...]) -> pd.DataFrame:
@@ -76,7 +67,7 @@ def between_models(query: Query, models: tuple[str, ...]) -> pd.DataFrame:
                         "failure": 1 - trials.rate_value("rmse"),
                     }
                 )
-    return pd.DataFrame(rows, columns=["problem", "model", "rjcp", *_BETWEEN])
+    return pd.DataFrame(rows, columns=["problem", "model", "rjcp", *OUTCOMES])
 
 
 def _line(between: str, outcome: str, found: Correlation) -> dict[str, Value]:

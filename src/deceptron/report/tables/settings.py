@@ -1,14 +1,28 @@
-"""How the pairs were trained and what came of it: recipes as the records hold them, and models."""
+"""What the results rest on: recipes as the records hold them, models, and the rules by name."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
+from deceptron.report.captions import rmse_limits
 from deceptron.report.published import paper_value
 from deceptron.report.query import Query
-from deceptron.report.tables.table import Column, Exact, Line, Table, Value, measured, paper_line
+from deceptron.report.tables.table import (
+    Column,
+    Exact,
+    Line,
+    Value,
+    is_known,
+    measured,
+    paper_line,
+    table,
+)
+from deceptron.study import statistics
 from deceptron.study.names import MODELS
 
 _STAGES = ("forward", "reverse", "jcp")
@@ -18,19 +32,19 @@ def _table_7(quantity: str) -> Any:
     return lambda problem: Exact(paper_value("Table 7", quantity, problem=problem, method="").value)
 
 
-def _stage(stage: str, field: str) -> Any:
-    return lambda recipe: Exact(recipe[stage][field])
+def _setting(group: str, field: str) -> Any:
+    return lambda recipe: Exact(recipe[group][field])
 
 
-def _guard(recipe: dict[str, Any]) -> Value:
-    return None if recipe["guard"] is None else Exact(recipe["guard"])
+def _exact(value: float | None) -> Value:
+    return None if value is None else Exact(value)
 
 
 RECIPE = (
     Column("problem", "problem"),
     Column("source", "source"),
     *(
-        Column(f"{key}_{stage}", stage, title, _stage(stage, field), _table_7(f"{key} {stage}"))
+        Column(f"{key}_{stage}", stage, title, _setting(stage, field), _table_7(f"{key} {stage}"))
         for key, title, field in (
             ("epochs", "epochs", "epochs"),
             ("rate", "learning rate", "learning_rate"),
@@ -42,7 +56,7 @@ RECIPE = (
             f"weight_{key}",
             title,
             "loss weight",
-            lambda recipe, key=key: Exact(recipe["weights"][key]),  # type: ignore[misc]
+            _setting("weights", key),
             _table_7(f"weight {key}"),
         )
         for key, title in (("cycle", "cycle"), ("jcp", "JCP"))
@@ -54,32 +68,23 @@ RECIPE = (
         value=lambda recipe: f"{recipe['train_probes']} x {recipe['train_probe_rows']}",
     ),
     Column("law", "probe law", value=lambda recipe: recipe["probe_law"]),
-    Column("guard", "guard", value=_guard),
+    Column("guard", "guard", value=lambda recipe: _exact(recipe["guard"])),
 )
 
 
-def hyperparameters(query: Query) -> Table:
+@table("hyperparameters", "Hyper-parameters", RECIPE)
+def hyperparameters(query: Query) -> Iterator[Line]:
     """Table 7 of the paper and the recipes that trained the pairs of this study."""
-    lines: list[Line] = []
     for problem in query.problems:
         paper = paper_line(RECIPE, problem)
-        if any(isinstance(value, Exact) and value.value == value.value for value in paper.values()):
-            lines.append({"problem": problem, "source": "paper, Table 7", **paper})
+        if any(map(is_known, paper.values())):
+            yield {"problem": problem, "source": "paper, Table 7", **paper}
         recipes: dict[str, dict[str, Any]] = {}
         for row in _in_order(query):
             if row["problem"] == problem and row["recipe"] not in ("", "{}"):
                 recipes.setdefault(f"preset {row['preset']}", json.loads(row["recipe"]))
         for source, recipe in recipes.items():
-            lines.append({"problem": problem, "source": source, **measured(RECIPE, recipe)})
-    return Table(
-        "hyperparameters",
-        "Hyper-parameters",
-        "Read from the recipes that the pairs of this study carry. Stages: f, then g, then g with "
-        "JCP. The paper gives heat-1d no probe-JCP weight; its script uses 1.0. Weights of "
-        "standard are relative to expected errors and not comparable with the paper's.",
-        RECIPE,
-        tuple(lines),
-    )
+            yield {"problem": problem, "source": source, **measured(RECIPE, recipe)}
 
 
 def _error_over_noise(row: dict[str, Any]) -> float:
@@ -103,27 +108,36 @@ MODEL = (
 )
 
 
-def models(query: Query) -> Table:
+@table("models", "Models", MODEL)
+def models(query: Query) -> Iterator[Line]:
     """Every model of the study: what it took and how good its two maps are."""
-    lines = tuple(measured(MODEL, row) for row in _in_order(query))
-    return Table(
-        "models",
-        "Models",
-        "Training seconds include the data. The error of f is RMS on the test set in units of the "
-        "noise: above 1 the surrogate cannot explain the data to the noise. RJCP in the mean form "
-        "at 64 test latents, not at answers as in the other tables; published law, and noise-aware "
-        "(prior probes and noise). Reconstruction: RMSE of g on noise-free observations.",
-        MODEL,
-        lines,
-        () if lines else ("The table of models could not be read.",),
-    )
+    return (measured(MODEL, row) for row in _in_order(query))
 
 
 def _in_order(query: Query) -> list[dict[Any, Any]]:
-    problems = list(query.problems)
+    """Rows of the table of models as problems and models are shown; unknown ones last."""
+    places = {name: k for k, name in enumerate((*query.problems, *MODELS))}
+    last = len(places)
 
     def place(row: dict[Any, Any]) -> tuple[int, int, int]:
-        known = [*problems, row["problem"]], [*MODELS, row["model"]]
-        return known[0].index(row["problem"]), known[1].index(row["model"]), int(row["seed"])
+        return places.get(row["problem"], last), places.get(row["model"], last), int(row["seed"])
 
-    return sorted(query.tables.models.values(), key=place)
+    return sorted(query.models.values(), key=place)
+
+
+@table(
+    "criteria",
+    "Evaluation criteria",
+    (
+        Column("rule", "rule"),
+        Column("criterion", "criterion"),
+        Column("paper", "in the paper"),
+        Column("here", "here"),
+    ),
+)
+def criteria(query: Query) -> Iterator[Line]:
+    """Table 1 of the paper, and the rules beside it: what counts as solved or spread out."""
+    with (files("deceptron.report") / "criteria.csv").open(encoding="utf-8") as file:
+        for rule in csv.DictReader(file):
+            words = rule["criterion"].format(limits=rmse_limits(query), rules=statistics)
+            yield {**rule, "criterion": words}

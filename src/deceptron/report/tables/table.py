@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
+from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
+from deceptron.report.captions import caption
+from deceptron.report.query import Query
 from deceptron.study.statistics import Interval, Paired
 
 MISSING = "-"
@@ -20,12 +24,23 @@ class Spread:
     mean: float
     deviation: float
 
+    def __str__(self) -> str:
+        if math.isnan(self.deviation):
+            return number(self.mean)
+        scale = max(abs(self.mean), self.deviation)
+        return f"{number(self.mean, scale)} ± {number(self.deviation, scale)}"
+
 
 @dataclass(frozen=True)
 class Probability:
     """The p of a test."""
 
     value: float
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return MISSING
+        return "<0.001" if self.value < 0.001 else f"{self.value:.3f}"
 
 
 @dataclass(frozen=True)
@@ -34,12 +49,18 @@ class Count:
 
     value: int
 
+    def __str__(self) -> str:
+        return f"{self.value}*" if self.value < FEW else str(self.value)
+
 
 @dataclass(frozen=True)
 class Exact:
     """A number that is no measurement, shown as it is: a setting, a median number of steps."""
 
     value: float
+
+    def __str__(self) -> str:
+        return MISSING if math.isnan(self.value) else f"{self.value:.6g}"
 
 
 Value: TypeAlias = str | int | float | Interval | Spread | Probability | Count | Exact | None
@@ -88,13 +109,55 @@ class Table:
         return [[line.get(column.key) for column in self.columns] for line in self.lines]
 
     @property
+    def texts(self) -> list[list[str]]:
+        """As people read them; a repetition of what stands above in the first column is blank."""
+        rows = [[text(cell) for cell in row] for row in self.rows]
+        for above, row in reversed(list(pairwise(rows))):
+            row[0] = "" if row[0] == above[0] else row[0]
+        return rows
+
+    @property
+    def aligned_right(self) -> list[bool]:
+        """Whether each column holds numbers."""
+        return [any(is_number(line.get(c.key)) for line in self.lines) for c in self.columns]
+
+    @property
+    def groups(self) -> list[tuple[str, int, int]]:
+        """Runs of columns under one heading: its text, first column and width."""
+        found: list[tuple[str, int, int]] = []
+        for words, run in groupby(self.columns, key=lambda column: column.group):
+            found.append((words, sum(span for *_, span in found), len(list(run))))
+        return found
+
+    @property
     def has_content(self) -> bool:
         """Whether there is more to read than labels and dashes."""
         cells = [cell for row in self.rows for cell in row]
         return bool(cells) and (
-            all(cell is not None for cell in cells)
-            or any(is_number(cell) and sort_key(cell) for cell in cells)
+            all(cell is not None for cell in cells) or any(map(is_known, cells))
         )
+
+
+def table(
+    name: str, title: str, columns: tuple[Column, ...], **facts: object
+) -> Callable[[Callable[[Query], Iterable[Any]]], Callable[[Query], Table]]:
+    """Makes a table of a function that yields its lines, or what the columns can measure.
+
+    Its caption is that of its name in ``captions.jinja``, which may need ``facts``.
+    """
+
+    def decorate(subjects: Callable[[Query], Iterable[Any]]) -> Callable[[Query], Table]:
+        @wraps(subjects)
+        def make(query: Query) -> Table:
+            lines = tuple(
+                subject if isinstance(subject, Mapping) else measured(columns, subject)
+                for subject in subjects(query)
+            )
+            return Table(name, title, caption(name, query, **facts), columns, lines)
+
+        return make
+
+    return decorate
 
 
 def measured(columns: Iterable[Column], subject: Any) -> dict[str, Value]:
@@ -131,40 +194,30 @@ def text(cell: Value) -> str:
     """The cell as people read it."""
     if cell is None:
         return MISSING
-    if isinstance(cell, str):
-        return cell
     if isinstance(cell, Interval):
         if math.isnan(cell.value) or math.isnan(cell.low):
             return number(cell.value)
         scale = max(abs(cell.value), (cell.high - cell.low) / 2)
         value, low, high = (number(part, scale) for part in (cell.value, cell.low, cell.high))
         return f"{value} [{low}, {high}]"
+    return number(cell) if isinstance(cell, float) else str(cell)
+
+
+def numbers(cell: Value) -> tuple[Any, ...]:
+    """The cell as programs read it: an interval has three numbers, a spread two."""
+    if isinstance(cell, Interval):
+        return cell.value, cell.low, cell.high
     if isinstance(cell, Spread):
-        if math.isnan(cell.deviation):
-            return number(cell.mean)
-        scale = max(abs(cell.mean), cell.deviation)
-        return f"{number(cell.mean, scale)} ± {number(cell.deviation, scale)}"
-    if isinstance(cell, Probability):
-        if math.isnan(cell.value):
-            return MISSING
-        return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
-    if isinstance(cell, Count):
-        return f"{cell.value}*" if cell.value < FEW else str(cell.value)
-    if isinstance(cell, Exact):
-        return MISSING if math.isnan(cell.value) else f"{cell.value:.6g}"
-    if isinstance(cell, int):
-        return str(cell)
-    return number(cell)
+        return cell.mean, cell.deviation
+    return (cell.value if isinstance(cell, (Probability, Count, Exact)) else cell,)
 
 
 def difference(ours: Value, paper: Value) -> Value:
     """Ours minus the paper's, where both are numbers."""
-    if isinstance(ours, Exact) and isinstance(paper, Exact):
-        return Exact(ours.value - paper.value)
-    if isinstance(ours, Spread) and isinstance(paper, Spread):
-        return ours.mean - paper.mean
-    value = ours.value if isinstance(ours, Interval) else ours
-    return value - paper if isinstance(value, float) and isinstance(paper, float) else None
+    one, other = numbers(ours)[0], numbers(paper)[0]
+    if not (isinstance(one, float) and isinstance(other, float)):
+        return None
+    return Exact(one - other) if isinstance(ours, Exact) else one - other
 
 
 def change(found: Paired | None) -> Interval | None:
@@ -177,20 +230,17 @@ def p_value(found: Paired | None) -> Probability | None:
     return None if found is None else Probability(found.p)
 
 
-def count(trials: Sized) -> Count | None:
-    """How many there are; a dash for none."""
-    return Count(len(trials)) if len(trials) else None
-
-
 def sort_key(cell: Value) -> str:
     """What a reader's program sorts by: a number in full, or the words; empty for a dash."""
-    if isinstance(cell, (Interval, Probability, Count, Exact)):
-        cell = cell.value
-    elif isinstance(cell, Spread):
-        cell = cell.mean
-    return "" if cell is None or cell != cell else str(cell)
+    first = numbers(cell)[0]
+    return "" if first is None or first != first else str(first)
 
 
 def is_number(cell: Value) -> bool:
     """Whether a column of such cells is aligned on the right."""
     return cell is not None and not isinstance(cell, str)
+
+
+def is_known(cell: Value) -> bool:
+    """Whether it is a number that is one."""
+    return is_number(cell) and bool(sort_key(cell))
