@@ -1,14 +1,15 @@
-"""Finer grids: what calibration costs there, and what a pair of grid 32 is worth there.
+"""Finer grids: what training and calibration cost there, and what a pair of grid 32 is worth.
 
-Four tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
-(dense, or by a sketch of the Jacobian) for darcy-2d, a process for each line. ``transfer``: the
-default solve on the true simulator of a finer grid with the pair that ships, brought there by
-``pair.at_grid`` and recalibrated with 200 simulations, beside its own grid; further arguments are
-folders of pairs trained at a finer grid, to stand beside it. Lines that are recorded are kept.
-``networks``: the networks alone on all problems at twice and four times their grid. ``accuracy``:
-log-determinants by a sketch against dense ones at 32 x 32.
+Five tables. ``growth``: CPU time and peak memory of the prior and of the tables of corrections
+(dense, or by a sketch of the Jacobian) for darcy-2d, a process for each line. ``training``: the
+same of preset ``standard`` at finer grids, from sampling to the saved pair, in ``runs/grids``.
+``transfer``: the default solve on the true simulator of a finer grid with the pair that ships,
+brought there by ``pair.at_grid`` and recalibrated with 200 simulations, beside its own grid and
+beside the pairs of ``training``. ``networks``: the networks alone on all problems at twice and four
+times their grid. ``accuracy``: log-determinants by a sketch against dense ones at 32 x 32.
 
-``python -m benchmarks.grids growth`` or another name, ``... transfer [RUN ...]``.
+``python -m benchmarks.grids training`` or another name. Lines of ``training`` and ``transfer`` that
+are recorded are kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -43,6 +45,16 @@ GROWTH = [
     ("tables", 64),
     ("tables", 128),
 ]
+RUNS = Path(__file__).parent.parent / "runs" / "grids"
+# Problem and grid, those that end soonest first.
+TRAINED = [
+    ("darcy-2d", 64),
+    ("navier-stokes-2d", 64),
+    ("allen-cahn-2d", 64),
+    ("darcy-2d", 128),
+    ("navier-stokes-2d", 128),
+    ("allen-cahn-2d", 128),
+]
 # Problem, grid, rows of each set.
 TRANSFER = [
     ("darcy-2d", 32, 32),
@@ -52,6 +64,8 @@ TRANSFER = [
     ("allen-cahn-2d", 64, 16),
     ("navier-stokes-2d", 32, 16),
     ("navier-stokes-2d", 64, 16),
+    ("allen-cahn-2d", 128, 8),
+    ("navier-stokes-2d", 128, 8),
 ]
 
 
@@ -97,6 +111,44 @@ def growth() -> None:
         publish("grids_growth", "Calibration of darcy-2d on finer grids", rows)
 
 
+def training() -> None:
+    rows = recorded("grids_training")
+    for name, grid in TRAINED:
+        if any((row["problem"], row["grid"]) == (name, grid) for row in rows):
+            continue
+        command = [sys.executable, "-m", "benchmarks.grids", "train", name, str(grid)]
+        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        rows.append(json.loads(answer.stdout.splitlines()[-1]))
+        publish("grids_training", "Preset standard on finer grids", rows)
+
+
+def train_one(name: str, grid: int) -> dict[str, object]:
+    started = time.perf_counter()
+    cpu = spent(
+        lambda: dc.train(
+            dc.problems.get(name, grid=grid), out=folder_of(name, grid), seed=SEED, resume=False
+        )
+    )
+    return {
+        "problem": name,
+        "grid": grid,
+        "cpu_minutes": cpu / 60,
+        "minutes": (time.perf_counter() - started) / 60,
+        "peak_mib": peak_mib(),
+    }
+
+
+def folder_of(name: str, grid: int) -> Path:
+    return RUNS / f"{name}-{grid}"
+
+
+def recorded(name: str) -> list[dict[str, object]]:
+    """Rows of an earlier call."""
+    path = RESULTS / f"{name}.json"
+    rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return rows
+
+
 def solved(
     problem: dc.problems.Problem, pair: dc.Deceptron, label: str, count: int, recalibrated: float
 ) -> list[dict[str, object]]:
@@ -123,15 +175,9 @@ def solved(
     return found
 
 
-def transfer(trained: list[str]) -> None:
-    path = RESULTS / "grids_transfer.json"
-    rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
+def transfer() -> None:
+    rows = recorded("grids_transfer")
     known = {(row["problem"], row["grid"], row["pair"]) for row in rows}
-    own = {}
-    for run in trained:
-        pair = dc.load(run)
-        assert pair.x_shape is not None
-        own[pair.name, pair.x_shape[-1]] = pair
     for name, grid, count in TRANSFER:
         problem = dc.problems.get(
             name, grid=grid, test_count=count, shifted_count=count, extreme_count=count
@@ -144,8 +190,9 @@ def transfer(trained: list[str]) -> None:
                 pair = dc.recalibrate(pair, problem, simulations=SIMULATIONS)
                 cpu = time.process_time() - start
             rows += solved(problem, pair, label, count, cpu)
-        if (name, grid) in own and (name, grid, "trained here") not in known:
-            rows += solved(problem, own[name, grid], "trained here", count, 0.0)
+        trained = folder_of(name, grid)
+        if (trained / "pair.safetensors").exists() and (name, grid, "trained here") not in known:
+            rows += solved(problem, dc.load(trained), "trained here", count, 0.0)
         publish("grids_transfer", "A pair of grid 32 on finer grids, the default solve", rows)
 
 
@@ -209,24 +256,27 @@ def networks() -> None:
         publish("grids_networks", "The networks of a pair on finer grids", rows)
 
 
+TABLES = {
+    "growth": growth,
+    "accuracy": accuracy,
+    "networks": networks,
+    "training": training,
+    "transfer": transfer,
+}
+
+
 def main() -> None:
-    growth()
-    accuracy()
-    networks()
-    transfer([])
+    for table in TABLES.values():
+        table()
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
-    if chosen == "one":
-        print(json.dumps(one(sys.argv[2], int(sys.argv[3]))))
-    elif chosen == "growth":
-        growth()
-    elif chosen == "networks":
-        networks()
-    elif chosen == "accuracy":
-        accuracy()
-    elif chosen == "transfer":
-        transfer(sys.argv[2:])
-    else:
-        main()
+    match sys.argv[1:]:
+        case ["one", what, grid]:
+            print(json.dumps(one(what, int(grid))))
+        case ["train", name, grid]:
+            print(json.dumps(train_one(name, int(grid))))
+        case [name]:
+            TABLES[name]()
+        case _:
+            main()
