@@ -76,6 +76,19 @@ def test_levenberg_marquardt_has_converged_to_a_thousandth_of_what_is_left():
         assert not bool((left > 1e-3 * squares + 1e-10).any()), problem.name
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_levenberg_marquardt_comes_to_rest_where_the_jacobian_is_singular(dtype):
+    """At the minimum of Jennrich and Sampson both columns of J are the same."""
+    problem = BY_NAME["jennrich sampson"]
+    draws = torch.randn(32, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x0 = (problem.starts[:1] * (1 + 0.1 * draws)).to(dtype)
+    target = torch.zeros_like(problem.residuals(x0))
+    solution = dc.solve(problem.residuals, target, x0=x0, method="lm", history=False)
+    assert bool(solution.converged.all())
+    assert int(solution.iterations.max()) < 60
+    assert bool(problem.reached(problem.squares(solution.x.double())).all())
+
+
 def test_l_bfgs_in_a_box_evaluates_as_little_as_scipys():
     ratios = []
     for problem in PROBLEMS:

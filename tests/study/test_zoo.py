@@ -34,7 +34,7 @@ def test_every_problem_has_a_model_and_a_card():
     for name in CEILING:
         files = resources.files("deceptron") / "zoo"
         assert "RMSE" in (files / f"{name}.md").read_text()
-        assert len((files / f"{name}.safetensors").read_bytes()) <= 3 * 2**20
+        assert len((files / f"{name}.safetensors").read_bytes()) <= 4 * 2**20
 
 
 @pytest.mark.parametrize("name", CEILING)

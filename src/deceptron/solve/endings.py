@@ -111,6 +111,7 @@ class Endings:
         after: Point,
         step: Step,
         wanted: Bool[Tensor, " B"] | None,
+        trials: Int[Tensor, " B"] | None,
         drowned: tuple[Bool[Tensor, " B"], Float[Tensor, " B"]] | None,
     ) -> list[Rule]:
         """Which of the ``wanted`` rows are done by the gradient they have just been given."""
@@ -130,9 +131,31 @@ class Endings:
             flat = self._stopping.flat(before, after, step, self._model.objective)
             small = small | (free <= flat)
             # Such a step is of use only if it lowers the gradient.
-            stuck = drowned[0] & (gradient >= last) & ~small
+            useless = (gradient >= last) & ~small
+            stuck = drowned[0] & useless
+            if trials is not None and step.proposal.predicted is not None:
+                # Where J is singular the undamped model promises much for ever. But less damping
+                # has failed, and what this much can gain is not to be seen.
+                unseen = (trials > 0) & (step.proposal.predicted <= drowned[1]) & useless & ~stuck
+                stuck = stuck | self._near_a_minimum(after, free, unseen)
             rules.append((Reason.SMALL_DECREASE, stuck if wanted is None else stuck & wanted))
         return [*rules, (Reason.GRADIENT, small if wanted is None else small & wanted)]
+
+    def _near_a_minimum(
+        self, point: Point, gradient: Float[Tensor, " B"], asked: Bool[Tensor, " B"]
+    ) -> Bool[Tensor, " B"]:
+        """Of the rows ``asked``, those with |J'r| <= eps^(1/2) |J| |r|: a misfit that is known to
+        its precision places a minimum to the root of that. |J| is probed by one product.
+        """
+        rows = asked.nonzero().flatten()
+        near = torch.zeros_like(asked)
+        if len(rows):
+            model, x = self._model.at(rows), point.x[rows]
+            probe = torch.randn(x.shape[1], generator=torch.Generator().manual_seed(0)).to(x)
+            stretch = norm(model.objective.weigh(model.f_jvp(x, probe.expand_as(x))))
+            root = torch.finfo(x.dtype).eps ** 0.5
+            near[rows] = gradient[rows] <= root * stretch * (2 * point.misfit[rows]).sqrt()
+        return near
 
     def _projected(self, point: Point) -> Float[Tensor, " B"]:
         x, gradient, box = point.x, point.gradient, self._box

@@ -156,7 +156,7 @@ class Loop:
         if wanted is None or bool(wanted.any()):
             self._update_gradient(trial, moved, wanted)
             if self.stopping.gradient_tolerance is not None:
-                rules = endings.by_gradient(point, self.point, step, wanted, drowned)
+                rules = endings.by_gradient(point, self.point, step, wanted, trials, drowned)
                 reason = named(reason, rules)
         self._finish_pass(number, moved, self._at_limit(number, reason))
 
