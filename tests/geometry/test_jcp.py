@@ -231,6 +231,14 @@ def test_a_row_that_is_nan_leaves_the_others_alone():
     assert torch.equal(value[[0, 2]], clean[[0, 2]])
 
 
+def test_latents_may_be_any_array():
+    pair, x = make("mlp")
+    single = pair.float()
+    rows = [x, x.numpy(), x.tolist(), x.float()]
+    values = [dc.rjcp(single, r, generator=torch.Generator().manual_seed(0)) for r in rows]
+    assert all(torch.equal(value, values[0]) for value in values)
+
+
 def test_bad_input_is_named():
     pair, x = make("mlp")
     with pytest.raises(dc.ConfigError, match="probes must be an integer >= 1; got 0"):
@@ -241,8 +249,10 @@ def test_bad_input_is_named():
         dc.jcp(pair, x, reduction="max")
     with pytest.raises(dc.ShapeError, match="x must have at least one row"):
         dc.jcp(pair, x[:0])
-    with pytest.raises(dc.ShapeError, match="floating dtype"):
-        dc.jcp(pair, x.long())
+    with pytest.raises(dc.ConfigError, match=r"x must hold real numbers; got torch\.bool"):
+        dc.jcp(pair, x > 0)
+    with pytest.raises(dc.ConfigError, match=r"generator must be a torch\.Generator; got 3"):
+        dc.jcp(pair, x, generator=3)
     with pytest.raises(dc.ConfigError, match="pair must have methods f and g; got Linear"):
         dc.jcp(nn.Linear(2, 2), x)
     with pytest.raises(dc.ShapeError, match="probes must have shape"):

@@ -44,6 +44,14 @@ def test_observations_like_the_calibration_data_are_flagged_at_the_stated_rate(c
     assert float(trust(pair, y).flag.double().mean()) == pytest.approx(0.05, abs=0.02)
 
 
+def test_observations_may_be_any_array(case, pair):
+    _, y = case.observe(4, seed=9)
+    expected = trust(pair, y).score
+    for rows in (y.numpy(), y.tolist(), y.numpy().astype(">f8")):
+        assert torch.equal(trust(pair, rows).score, expected)
+    assert torch.equal(trust(pair, y.float()).score, trust(pair, y.float().double()).score)
+
+
 def test_the_score_by_hand(case, pair):
     _, y = case.observe(4, seed=9)
     found, limits = trust(pair, y), pair.calibration.trust

@@ -142,7 +142,7 @@ class WrongBackward(torch.autograd.Function):
         (noisy, "two calls differ"),
         (fails_near_a_corner, r"NaN or infinity in \d+ of 64 points of the box"),
         (writes, r"simulate writes to its input, by up to 0\.25"),
-        (raises, "finite output: it raises ArithmeticError: no steady state"),
+        (raises, "finite output: simulate of .* raises ArithmeticError: no steady state"),
         (lambda x: WrongBackward.apply(x), "the vjp is not the adjoint of the jvp"),
     ],
 )
@@ -153,6 +153,24 @@ def test_verify_names_what_is_wrong(
     assert not report.ok
     assert any(re.search(words, text) for text in report.problems), str(report)
     assert "wrong:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+def test_verify_says_why_there_is_no_derivative(kind: str) -> None:
+    def fails(x: Any, v: Any) -> Any:
+        raise ArithmeticError("no adjoint here")
+
+    def value(x: Any) -> Any:
+        return np.tanh(x @ MATRIX.numpy().T)
+
+    report = dc.problems.verify(define(simulate=dc.simulators.wrap(value, **{kind: fails})))
+    words = rf"the {kind} fails .* in 3 of 3 rows: {kind}, row 0: ArithmeticError: no adjoint here"
+    assert any(re.search(words, text) for text in report.problems), str(report)
+
+
+def test_verify_tells_a_coupled_simulator_from_one_that_is_not_deterministic() -> None:
+    report = dc.problems.verify(define(simulate=coupled), quiet=True)
+    assert "same answer twice" in report.passed
 
 
 def test_verify_says_by_how_much_an_adjoint_is_wrong() -> None:
@@ -243,7 +261,12 @@ def test_unbounded_and_tensor_bounds() -> None:
     [
         ({"simulate": 3}, "simulate must be a function"),
         ({"sample": lambda count, g: torch.rand(2, 3, generator=g)}, r"must return 1 row"),
-        ({"sample": lambda count, g: None}, "must return a tensor"),
+        ({"sample": lambda count, g: None}, "what sample of .*got None"),
+        ({"sample": lambda count, g: 1 / 0}, "sample of .* raises ZeroDivisionError"),
+        ({"simulate": lambda x: 1 / 0}, "simulate of .* raises ZeroDivisionError"),
+        ({"simulate": lambda x: x[:, :0]}, r"to one row; got shape \(1, 0\)"),
+        ({"noise_std": "0.1"}, "noise_std must be a number .*; got '0.1'"),
+        ({"noise_std": torch.ones(77)}, r"noise_std must broadcast to one row of y.*\(77,\)"),
         ({"simulate": lambda x: x.sum()}, "to one row"),
         ({"bounds": (torch.nan, 1.0)}, "bounds must not contain NaN"),
         ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and >= 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,8 @@ def test_a_row_that_raises_is_alone_in_it(function: Any, batched: bool) -> None:
     [
         (lambda y: np.where(y > 2, y, np.nan), "returned NaN or infinity in 5 of 5 values"),
         (lambda y: y[:3], r"returned shape \(3,\); shape \(5,\) was expected"),
-        (lambda y: y.astype(complex), "real numbers are wanted"),
-        (lambda y: "text", "real numbers are wanted"),
+        (lambda y: y.astype(complex), "or an array of numbers; got"),
+        (lambda y: "text", "or an array of numbers; got"),
     ],
 )
 def test_a_bad_row_says_in_words_what_it_was(bad: Any, words: str) -> None:
@@ -233,11 +234,31 @@ def test_bad_arguments(arguments: dict[str, Any], words: str) -> None:
 
 def test_other_inputs_than_rows_of_numbers_are_named() -> None:
     simulator = wrap(physics.value)
-    with pytest.raises(dc.ShapeError, match="x must be a torch"):
-        simulator([1.0, 2.0])  # type: ignore[arg-type]
+    with pytest.raises(dc.ConfigError, match="x must be a number or an array of numbers; got 'x'"):
+        simulator("x")  # type: ignore[arg-type]
     with pytest.raises(dc.ShapeError, match="at least one row"):
         simulator(torch.empty(0, 3))
-    np.testing.assert_allclose(simulator(rows().numpy()), in_torch(rows()))
+    for given in (rows().numpy(), rows().numpy().astype(">f8"), rows().tolist()):
+        np.testing.assert_allclose(simulator(given), in_torch(rows()), rtol=1e-5)
+
+
+def test_a_row_that_ends_the_program_is_a_row_that_fails() -> None:
+    def leaves(x: Any) -> Any:
+        if x[0] > 0.5:
+            sys.exit(3)
+        return x
+
+    simulator = wrap(leaves, batched=False)
+    with pytest.warns(RuntimeWarning, match="row 1: SystemExit: 3"):
+        found = simulator(torch.tensor([[0.1], [0.9]]))
+    assert found.isfinite().tolist() == [[True], [False]]
+
+
+def test_what_a_masked_array_hides_is_not_an_answer() -> None:
+    hiding = wrap(lambda x: np.ma.masked_array(x, mask=x > 0.5))
+    with pytest.warns(RuntimeWarning, match="row 1: returned NaN"):
+        found = hiding(torch.tensor([[0.1], [0.9]]))
+    assert found.isfinite().tolist() == [[True], [False]]
 
 
 def test_processes_share_the_rows_and_lose_only_those_that_kill() -> None:

@@ -128,3 +128,11 @@ def test_a_row_without_any_sensor_says_so_and_its_neighbours_do_not_mind():
     solution = dc.solve(case.pair, y, noise_std=NOISE)
     assert solution.reason[1] == dc.core.Reason.NO_DATA
     assert bool(solution.std[[0, 2]].isfinite().all())
+
+
+def test_one_silent_sensor_of_many_is_too_few_to_fill():
+    pair = dc.load("heat-1d")
+    problem = dc.problems.get("heat-1d")
+    y = problem.simulate(problem.sample(2, generator=torch.Generator().manual_seed(0)))
+    y[0, 3] = torch.nan
+    assert bool(dc.solve(pair, y).converged.all())

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -139,18 +140,35 @@ def test_a_wrong_width_of_y_is_named_before_the_noise(noise):
     [
         ({"noise_std": "0.1"}, dc.ConfigError, "noise_std must be a number or an array of numbers"),
         ({"noise_std": [0.1, "a"]}, dc.ConfigError, "noise_std must be a number or an array"),
+        ({"noise_std": True}, dc.ConfigError, "noise_std must be a number .*; got True"),
+        ({"noise_std": np.full(M, 1j)}, dc.ConfigError, "noise_std must be .* ndarray of complex"),
+        ({"x0": "zero", "method": "gn"}, dc.ConfigError, "x0 must be a number .*; got 'zero'"),
+        ({"x0": np.full((5, 6), 1j), "method": "gn"}, dc.ConfigError, "x0 must be .* complex128"),
+        ({"bounds": ("0", "1")}, dc.ConfigError, "bounds must be a number .*; got '0'"),
+        ({"callback": 3}, dc.ConfigError, "callback must be a function; got int"),
+        ({"method": []}, dc.ConfigError, r"unknown method \[\]"),
+        ({"y": None}, dc.ConfigError, "y must be a number or an array of numbers; got None"),
+        ({"y": torch.ones(5, M).to_sparse()}, dc.ConfigError, "y must be a dense tensor"),
+        ({"y": torch.ones(5, M, device="meta")}, dc.ConfigError, "holds its numbers; .* on meta"),
         ({"noise_std": float("nan")}, dc.ConfigError, "noise_std must be >= 0"),
         ({"noise_std": torch.ones(4, M)}, dc.ShapeError, "a row for each of its 5 rows"),
         ({"noise_std": [0.0] + [1.0] * 9}, dc.ConfigError, "must be > 0 in every component, or 0"),
         ({"forward": lambda x: None}, dc.ConfigError, "it returned NoneType"),
         ({"forward": lambda x: x[:, :1]}, dc.ShapeError, r"to \(5, 10\); it returned \(5, 1\)"),
         ({"forward": lambda x: x.new_zeros(1, 10)}, dc.ShapeError, r"it returned \(1, 10\)"),
+        (
+            {"forward": lambda x: 1j * x[:, [0] * M]},
+            dc.ConfigError,
+            "real numbers; got torch.complex",
+        ),
+        ({"forward": lambda x: 1 / 0}, dc.SimulatorError, "forward raises ZeroDivisionError: div"),
+        ({"forward": lambda x: x.detach().new_zeros(5, 10)}, dc.ConfigError, "carries no graph"),
         ({"forward": 3}, dc.ConfigError, "forward must be a function .* or a problem; got int"),
         ({"forward": "heat-1d"}, dc.ConfigError, "or a problem; got str"),
         (
             {"forward": lambda x: None, "differentiable": False},
             dc.ConfigError,
-            "forward must return observations; it returned None",
+            "what forward returns must be a number or an array of numbers; got None",
         ),
         (
             {"forward": lambda x: np.zeros((len(x), 1)), "differentiable": False},
@@ -163,7 +181,68 @@ def test_mistakes_are_named(change, error, words):
     pair = calibrated()
     _, y = observations(pair)
     with pytest.raises(error, match=words):
-        dc.solve(pair, y, **change)
+        dc.solve(pair, **{"y": y, **change})
+
+
+@pytest.mark.parametrize("noise", ["0.1", {"std": 0.1}, [[0.1], [0.1, 0.2]]])
+def test_mistakes_in_many_rows_are_named(noise, monkeypatch):
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 3)
+    pair = calibrated()
+    _, y = observations(pair)
+    with pytest.raises(dc.ConfigError, match="noise_std must be a number or an array of numbers"):
+        dc.solve(pair, y, noise_std=noise)
+
+
+def test_a_pair_for_many_noise_levels_names_mistakes_alike():
+    pair = dc.load("heat-1d")
+    with pytest.raises(dc.ConfigError, match=r"noise_std must be a number .*; got '0\.1'"):
+        dc.solve(pair, torch.zeros(2, 64), noise_std="0.1")
+    with pytest.raises(dc.ShapeError, match=r"y must have rows of shape \(64,\)"):
+        dc.solve(pair, torch.zeros(2, 63), noise_std=torch.ones(63))
+
+
+def test_what_a_masked_array_or_a_frame_lacks_is_a_missing_sensor():
+    pair = calibrated()
+    _, y = observations(pair)
+    gaps = y.clone()
+    gaps[0, 3] = torch.nan
+    hidden = torch.zeros_like(y, dtype=torch.bool)
+    hidden[0, 3] = True
+    frame = pd.DataFrame(y.numpy()).convert_dtypes()
+    frame.iloc[0, 3] = pd.NA
+    expected = dc.solve(pair, gaps).x
+    for given in (np.ma.masked_array(y.numpy(), mask=hidden.numpy()), frame):
+        assert torch.equal(dc.solve(pair, given).x, expected)
+
+
+def test_numbers_of_another_machine_are_numbers():
+    pair = calibrated()
+    _, y = observations(pair)
+    x0 = normal(5, N, seed=8).numpy()
+    bounds = (np.full(N, -1.0), [1.0] * N)
+    told = {"method": "gn", "noise_std": 0.1, "max_iterations": 1}
+    expected = dc.solve(pair, y, x0=x0, bounds=(-1.0, 1.0), **told).x
+    strange = [part.astype(">f8") for part in (y.numpy(), x0)]
+    told["noise_std"] = np.full(M, 0.1, dtype=">f8")
+    backwards = strange[1][:, ::-1].copy()[:, ::-1]
+    found = dc.solve(pair, strange[0], x0=backwards, bounds=bounds, **told)
+    assert torch.equal(found.x, expected)
+
+
+def test_a_forward_that_writes_to_its_input_does_not_write_to_the_answer():
+    pair = calibrated()
+    _, y = observations(pair)
+    matrix = pair.f.weight.clone()
+
+    def clean(x):
+        return x @ matrix.T + 0.3
+
+    def careless(x):
+        found = clean(x.clone())
+        x.detach().zero_()
+        return found
+
+    assert torch.equal(dc.solve(pair, y, forward=careless).x, dc.solve(pair, y, forward=clean).x)
 
 
 @pytest.mark.parametrize("shape", ["number", "row", "column", "all"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from deceptron.core.arrays import real_tensor
 from deceptron.core.errors import ConfigError, ShapeError
 
 Bounds: TypeAlias = tuple[float | Tensor, float | Tensor]
@@ -23,9 +26,7 @@ class Box:
     @classmethod
     def parse(cls, bounds: Bounds, x_shape: tuple[int, ...], like: Tensor) -> Box:
         """Check ``bounds`` and bring tensors to flat components of ``like``'s dtype and device."""
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-            raise ConfigError(f"bounds must be a pair (low, high); got {bounds!r}")
-        low, high = (_side(side, x_shape, like) for side in bounds)
+        low, high = (_flat(side, x_shape, like) for side in sides(bounds))
         if not isinstance(low, Tensor) and not isinstance(high, Tensor) and low <= high:
             return cls(low, high)
         low_tensor, high_tensor = torch.as_tensor(low), torch.as_tensor(high)
@@ -55,16 +56,17 @@ class Box:
         return ~held
 
 
-def _side(side: float | Tensor, x_shape: tuple[int, ...], like: Tensor) -> float | Tensor:
+def sides(bounds: Any) -> Bounds:
+    """``(low, high)``: what has axes as a tensor, all else as a number."""
+    if not isinstance(bounds, (tuple, list, np.ndarray, Tensor)) or len(bounds) != 2:
+        raise ConfigError(f"bounds must be a pair (low, high); got {reprlib.repr(bounds)}")
+    low, high = (real_tensor("bounds", side) for side in bounds)
+    return low if low.ndim else float(low), high if high.ndim else float(high)
+
+
+def _flat(side: float | Tensor, x_shape: tuple[int, ...], like: Tensor) -> float | Tensor:
     if not isinstance(side, Tensor):
-        try:
-            return float(side)
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"bounds must hold numbers or tensors; got {type(side).__name__}"
-            ) from None
-    if side.ndim == 0:
-        return float(side)
+        return side
     try:
         full = side.to(like).broadcast_to(x_shape)
     except RuntimeError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -35,7 +36,24 @@ class SolveFailed(DeceptronError, RuntimeError):
 
 
 class SimulatorError(DeceptronError, RuntimeError):
-    """A simulator from elsewhere cannot be reached, or has not answered for any row so far."""
+    """A simulator raises, cannot be reached, or has not answered for any row so far."""
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """What a user's function raises is said of it; where, its own traceback tells."""
+    try:
+        yield
+    except DeceptronError:
+        raise
+    except Exception as error:
+        raise SimulatorError(f"{what} raises {in_words(error)}") from error
+
+
+def in_words(error: BaseException) -> str:
+    """The kind of an error and its first line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> ConfigError:

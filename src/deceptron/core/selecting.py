@@ -18,7 +18,12 @@ def chosen_rows(rows: Any, count: int) -> Int[Tensor, " k"]:
     """
     if isinstance(rows, slice):
         return torch.tensor(range(*rows.indices(count)), dtype=torch.int64)
-    index = torch.as_tensor(rows).cpu()
+    try:
+        index = torch.as_tensor(rows).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ShapeError(
+            f"rows must be a number, a slice, a mask or a list of numbers; got {rows!r}"
+        ) from None
     if index.numel() == 0 and index.ndim == 1:
         return index.to(torch.int64)
     if index.ndim > 1 or index.is_floating_point() or index.is_complex():

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, Pair, ShapeError
+from deceptron.core.arrays import as_rows, weight_of
 from deceptron.core.checks import check_choice, check_count, check_rows
 from deceptron.core.differentiate import jvp as push_forward
 
@@ -60,6 +61,8 @@ def draw_probes(
     check_rows("x", x)
     check_count("probes", probes)
     check_choice("kind", kind, ("rademacher", "normal"))
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ConfigError(f"generator must be a torch.Generator; got {generator!r}")
     shape = (x.shape[0], probes, *x.shape[1:])
     device = x.device if generator is None else generator.device
     if kind == "rademacher":
@@ -103,6 +106,7 @@ def _per_row(
     generator: torch.Generator | None,
 ) -> Float[Tensor, " B"]:
     check_choice("reduction", reduction, ("mean", "sum"))
+    x = as_rows("x", x, shape=getattr(pair, "x_shape", None), like=weight_of(pair))
     xi = draw_probes(x, probes=probes, kind=kind, generator=generator)
     squares = probe_defects(pair, x, xi).flatten(2).square()
     return (squares.mean(2) if reduction == "mean" else squares.sum(2)).mean(1)

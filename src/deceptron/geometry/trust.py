@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
+from deceptron.core.arrays import as_rows, weight_of
 from deceptron.core.calibration import TrustLimits, calibration_of
-from deceptron.core.checks import check_rows
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
 
@@ -62,7 +62,7 @@ def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor,
     """RMS of ``f(g(y)) - y``, normalised units, and of ``g(f(x)) - x``, x being g(y) in the box."""
     if not isinstance(pair, Pair):
         raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
-    check_rows("y", y)
+    y = as_rows("y", y, shape=getattr(pair, "y_shape", None), like=weight_of(pair))
     scaler = getattr(pair, "scaler", None)
     bounds: Bounds | None = getattr(pair, "bounds", None)
     parts: dict[str, list[Tensor]] = {name: [] for name in SIGNS}

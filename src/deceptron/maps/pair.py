@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError, html
+from deceptron.core.arrays import real_tensor
+from deceptron.core.box import sides
 from deceptron.core.calibration import Calibration
 from deceptron.maps.layouts import regridded
 from deceptron.maps.network import check_shape
@@ -111,9 +113,9 @@ class Deceptron(nn.Module):
         bind = getattr(self.g, "at_noise", None)
         if bind is None or self.y_shape is None or self.g.noise_range is None:
             return self
-        noise = torch.as_tensor(noise_std, dtype=torch.float64)
+        noise = real_tensor("noise_std", noise_std).detach().double()
         if not bool((noise >= 0).all()):
-            raise ConfigError(f"noise_std must be >= 0; got {noise_std}")
+            raise ConfigError(f"noise_std must be >= 0; got {float(noise.min()):g}")
         try:
             rows = noise.to(self.scaler.scale.device) / self.scaler.scale
             rows = rows.broadcast_to(*rows.shape[: -len(self.y_shape)], *self.y_shape)
@@ -203,13 +205,13 @@ class Deceptron(nn.Module):
         self._high: float | Tensor | None = None
         if bounds is None:
             return
+        bounds = sides(bounds)
         like = torch.empty(0, dtype=torch.float64)
-        box = Box.parse(bounds, self.x_shape or _common_shape(bounds), like)
-        for name, side, given in zip(("_low", "_high"), (box.low, box.high), bounds, strict=True):
+        Box.parse(bounds, self.x_shape or _common_shape(bounds), like)
+        for name, side in zip(("_low", "_high"), bounds, strict=True):
             if isinstance(side, Tensor):
-                assert isinstance(given, Tensor)
                 delattr(self, name)
-                self.register_buffer(name, given.detach().clone())
+                self.register_buffer(name, side.detach().clone())
             else:
                 setattr(self, name, side)
 
@@ -242,8 +244,6 @@ def _agreed(
 
 
 def _common_shape(bounds: Bounds) -> tuple[int, ...]:
-    if not isinstance(bounds, (tuple, list)):
-        return ()
     shapes = [side.shape for side in bounds if isinstance(side, Tensor)]
     try:
         return tuple(torch.broadcast_shapes(*shapes))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, Literal, TypeVar
+from numbers import Real
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core import html
-from deceptron.core.box import Bounds, Box
+from deceptron.core.arrays import real_tensor
+from deceptron.core.box import Bounds, Box, sides
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows
-from deceptron.core.errors import ConfigError
+from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.problems.dataset import Dataset
 from deceptron.problems.fields import BLOCK, draw_in_blocks
 from deceptron.problems.prior import LowRankPrior, Prior
@@ -77,11 +80,8 @@ class Problem(ABC):
         for name in ("train", "val", "test", "shifted", "extreme"):
             check_count(f"{name}_count", getattr(self, f"{name}_count"))
         check_choice("scaling", self.scaling, ("component", "channel"))
-        if isinstance(self.noise_std, Tensor):
-            if not bool((self.noise_std >= 0).all() & self.noise_std.isfinite().all()):
-                raise ConfigError("noise_std must be finite and >= 0 in every component")
-        else:
-            check_range("noise_std", self.noise_std, low=0.0, high=float("inf"), open_high=True)
+        object.__setattr__(self, "noise_std", _noise(self.noise_std, self.y_shape))
+        object.__setattr__(self, "bounds", sides(self.bounds))
         Box.parse(self.bounds, self.x_shape, torch.empty(0))
 
     @property
@@ -233,6 +233,21 @@ class Problem(ABC):
             f"[{float(values.min()):g}, {float(values.max()):g}]: clip it, or use "
             "problem.unchecked()"
         )
+
+
+def _noise(noise_std: Any, y_shape: tuple[int, ...]) -> float | Tensor:
+    if isinstance(noise_std, Real):
+        return check_range("noise_std", float(noise_std), low=0.0, high=math.inf, open_high=True)
+    level = real_tensor("noise_std", noise_std)
+    if not bool((level >= 0).all() & level.isfinite().all()):
+        raise ConfigError("noise_std must be finite and >= 0 in every component")
+    try:
+        level.broadcast_to(y_shape)
+    except RuntimeError:
+        raise ShapeError(
+            f"noise_std must broadcast to one row of y, shape {y_shape}; got {tuple(level.shape)}"
+        ) from None
+    return level if level.is_floating_point() else level.double()
 
 
 def _generator(generator: Generator | None) -> Generator:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from deceptron.core.errors import ConfigError, ShapeError, SimulatorError
+from deceptron.core.arrays import real_tensor
+from deceptron.core.errors import ConfigError, ShapeError, SimulatorError, calling
 from deceptron.problems.base import Problem
 
 # Rows tried to learn the shape of y from a simulator that may fail.
@@ -45,10 +45,11 @@ class CustomProblem(Problem):
         return hasattr(self.simulator, "failures")
 
     def _simulate(self, x: Tensor) -> Tensor:
-        if self.differentiable:
-            y = self.simulator(x)
-        else:
-            y = _Opaque.apply(x, self.simulator, self.name)
+        with calling(f"simulate of {self.name!r}"):
+            if self.differentiable:
+                y = self.simulator(x)
+            else:
+                y = _Opaque.apply(x, self.simulator, self.name)
         wanted = (x.shape[0], *self.observation_shape)
         if not isinstance(y, Tensor) or tuple(y.shape) != wanted:
             got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -67,7 +68,7 @@ class CustomProblem(Problem):
                 f"problem {self.name!r} has no {family!r} family: "
                 f"pass {family}=... to problems.define"
             )
-        return _as_rows(sampler(count, generator), count, self.name)
+        return _sampled(sampler, count, generator, self.name)
 
 
 def make_custom(
@@ -86,7 +87,7 @@ def make_custom(
         if not callable(function):
             raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
     x, y = _first_row(name, simulate, sample)
-    if y.ndim == 0 or y.shape[0] != 1:
+    if y.ndim == 0 or y.shape[0] != 1 or y.numel() == 0:
         raise ShapeError(
             f"simulate of {name!r} must map (1, {', '.join(map(str, x.shape[1:]))}) "
             f"to one row; got shape {tuple(y.shape)}"
@@ -107,20 +108,21 @@ def _first_row(
     name: str, simulate: Callable[[Tensor], Any], sample: Callable[[int, Generator], Any]
 ) -> tuple[Tensor, Tensor]:
     for seed in range(ATTEMPTS):
-        x = _as_rows(sample(1, Generator().manual_seed(seed)), 1, name)
+        x = _sampled(sample, 1, Generator().manual_seed(seed), name)
         x = x.to(torch.get_default_dtype())
         try:
-            with torch.no_grad():
-                return x, torch.as_tensor(simulate(x))
+            with torch.no_grad(), calling(f"simulate of {name!r}"):
+                return x, real_tensor(f"what simulate of {name!r} returns", simulate(x))
         except SimulatorError as error:  # this row may be one that it has no answer for
             last = error
     raise last
 
 
-def _as_rows(value: Any, count: int, name: str) -> Tensor:
-    if not isinstance(value, (Tensor, np.ndarray)):
-        raise ShapeError(f"sample of {name!r} must return a tensor; got {type(value).__name__}")
-    rows = torch.as_tensor(value)
+def _sampled(
+    sampler: Callable[[int, Generator], Any], count: int, generator: Generator, name: str
+) -> Tensor:
+    with calling(f"sample of {name!r}"):
+        rows = real_tensor(f"what sample of {name!r} returns", sampler(count, generator))
     if rows.ndim < 2 or rows.shape[0] != count:
         raise ShapeError(
             f"sample of {name!r} must return {count} row(s) of at least one axis; "
@@ -135,7 +137,8 @@ class _Opaque(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, simulator: Callable[[Tensor], Any], name: str) -> Tensor:
         # A copy: code that writes to its input must not write to the solver's.
-        return torch.as_tensor(simulator(x.detach().clone())).to(x)
+        found = simulator(x.detach().clone())
+        return real_tensor(f"what simulate of {name!r} returns", found).to(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

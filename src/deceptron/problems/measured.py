@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows
 from deceptron.core.errors import ConfigError, ShapeError
@@ -151,7 +151,7 @@ def make_measured(
         name=name,
         rows=rows,
         bounds=_range(x) if bounds is None else bounds,
-        noise_std=noise_std if isinstance(noise_std, (int, float)) else torch.as_tensor(noise_std),
+        noise_std=noise_std,
         noisy=noisy,
         **fields,
         train_count=len(rows["train"]),
@@ -169,14 +169,11 @@ def make_measured(
 
 
 def _rows(argument: str, value: Any) -> Tensor:
-    try:
-        rows = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ShapeError(f"{argument} must be rows of numbers; {error}") from None
-    if rows.ndim < 2 or rows.is_complex():
+    rows = real_tensor(argument, value)
+    if rows.ndim < 2 or 0 in rows.shape[1:]:
         raise ShapeError(
             f"{argument} must be rows of numbers, of at least one axis each; got shape "
-            f"{tuple(rows.shape)} of {rows.dtype}"
+            f"{tuple(rows.shape)}"
         )
     rows = rows.detach().to("cpu", rows.dtype if rows.is_floating_point() else torch.float64)
     bad = ~rows.isfinite()

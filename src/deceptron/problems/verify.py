@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.differentiate import jvp
-from deceptron.core.errors import DeceptronError
+from deceptron.core.errors import DeceptronError, in_words
 from deceptron.problems.base import Problem
 
 T = TypeVar("T")
@@ -139,11 +139,10 @@ class _Findings:
                 self.wrong.append(str(error))
                 return error.value
             except DeceptronError as error:
-                self.wrong.append(f"{name}: it raised an error of the library: {error}")
+                self.wrong.append(f"{name}: {error}")
                 return None
             except Exception as error:
-                first = (str(error).strip().splitlines() or [""])[0]
-                self.wrong.append(f"{name}: it raises {type(error).__name__}: {first}")
+                self.wrong.append(f"{name}: it raises {in_words(error)}")
                 return None
         self.passed.append(name)
         return value
@@ -228,7 +227,7 @@ def _independent(problem: Problem, x: Tensor, y: Tensor) -> None:
 
 
 def _repeatable(problem: Problem, x: Tensor, y: Tensor) -> None:
-    error = float((problem.simulate(x) - y).abs().max())
+    error = float((problem.simulate(x) - problem.simulate(x)).abs().max())
     if error > 1e-8 * float(y.abs().max()):
         raise _Wrong(
             f"two calls differ by {error:.2g}: simulate must be noise-free and deterministic; "
@@ -259,6 +258,7 @@ def _taylor(problem: Problem, x: Tensor, direction: Tensor) -> None:
         y, slope = jvp(problem.simulate, x, direction)
     except (RuntimeError, NotImplementedError) as error:
         raise _Wrong(f"the jvp fails: {str(error).splitlines()[0]}") from error
+    _check_answers(problem, "jvp", slope)
     remainders = [
         float((problem.simulate(x + h * direction) - y - h * slope).norm()) for h in _STEPS
     ]
@@ -272,6 +272,14 @@ def _taylor(problem: Problem, x: Tensor, direction: Tensor) -> None:
             f"(relative remainder {remainders[0] / max(float(y.norm()), 1e-300):.2g} at h = 1/16); "
             "look for detach(), in-place writes, kinks or a derivative written by hand"
         )
+
+
+def _check_answers(problem: Problem, kind: str, rows: Tensor) -> None:
+    bad = int((~rows.isfinite()).flatten(1).any(1).sum())
+    if bad:
+        failures: list[str] = getattr(getattr(problem, "simulator", None), "failures", [])
+        why = next((f": {words}" for words in failures if words.startswith(kind)), "")
+        raise _Wrong(f"the {kind} fails or is not finite in {bad} of {len(rows)} rows{why}")
 
 
 def taylor_order(remainders: list[float], floor: float) -> float:
@@ -290,6 +298,7 @@ def _adjoint(problem: Problem, x: Tensor, direction: Tensor, probe: Tensor) -> f
         (backward,) = torch.autograd.grad(problem.simulate(leaf), leaf, probe)
     except RuntimeError as error:
         raise _Wrong(f"the vjp fails: {str(error).splitlines()[0]}") from error
+    _check_answers(problem, "vjp", backward)
     left = (forward * probe).flatten(1).sum(1)
     right = (direction * backward).flatten(1).sum(1)
     scale = (forward.flatten(1).norm(dim=1) * probe.flatten(1).norm(dim=1)).clamp_min(1e-300)

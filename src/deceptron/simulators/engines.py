@@ -26,8 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from deceptron.core.arrays import real_array
 from deceptron.core.checks import check_count
-from deceptron.core.errors import ConfigError, SimulatorError
+from deceptron.core.errors import ConfigError, SimulatorError, in_words
 
 Array: TypeAlias = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Any]
@@ -210,7 +211,7 @@ def run_here(function: Function, batched: bool, *arrays: Array) -> Answers:
         if len(whole) == rows:
             return whole
         failure = f"returned shape {whole.shape} for {rows} row(s)"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failure = in_words(error)
     if rows == 1:
         return [failure]
@@ -218,25 +219,17 @@ def run_here(function: Function, batched: bool, *arrays: Array) -> Answers:
     return [single[0] for single in singles]
 
 
-def in_words(error: BaseException) -> str:
-    """The kind of an error and its first line."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-
-
 def _attempt(function: Function, *row: Array) -> Answer:
     try:
         return _call(function, *row)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return in_words(error)
 
 
 def _call(function: Function, *arrays: Array) -> Array:
-    found = np.asarray(function(*(np.array(a) for a in arrays)))
-    if found.dtype.kind not in "fiub":
-        raise TypeError(f"returned {found.dtype} values; real numbers are wanted")
+    found = function(*(np.array(a) for a in arrays))
     # A copy: the function may return a buffer that it fills again next time.
-    return np.atleast_1d(np.array(found, dtype=np.float64))
+    return np.atleast_1d(real_array("what it returns", found).astype(np.float64))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.checks import check_range, check_rows
+from deceptron.core.arrays import as_rows
+from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError, SimulatorError
 from deceptron.simulators.autograd import Values
 from deceptron.simulators.engines import Answers, Array, Engine, Function
@@ -87,10 +88,8 @@ class Simulator:
 
     def __call__(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """Simulate rows; gradients and jvps flow through if it has any."""
-        if isinstance(x, np.ndarray):
-            x = torch.from_numpy(np.array(x))
-        check_rows("x", x)
-        y: Tensor = Values.apply(x, _Point(self))
+        rows = as_rows("x", x, shape=None, like=None)
+        y: Tensor = Values.apply(rows, _Point(self))
         return y
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deceptron.core.arrays import as_rows, real_tensor
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError
@@ -27,7 +28,7 @@ from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping, stationarity
-from deceptron.solve.task import Known, observations, prepare
+from deceptron.solve.task import Known, prepare
 
 # Rows that are solved together: more of them cost memory and save no time.
 ROWS = 4096
@@ -112,10 +113,13 @@ def solve(
     """
     settings = {name: value for name, value in locals().items() if name not in ("pair", "y")}
     chosen = get_method(method)
-    known = Known.of(pair, noise_std)
-    y = observations(y, known)
+    known = Known.of(pair)
+    y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
+    known = known.at_noise(pair, noise_std)
     if len(y) > ROWS:
         return _in_parts(pair, y, settings)
+    if callback is not None and not callable(callback):
+        raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
     simulator = as_forward(forward)
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)
@@ -219,7 +223,8 @@ def solve(
 def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:
     """Solve so many rows at a time; what has a row for each of y's is cut with them."""
     own = ("x0", "noise_std")
-    arrays = {name: torch.as_tensor(settings[name]) for name in own if settings[name] is not None}
+    given = {name: settings[name] for name in own if settings[name] is not None}
+    arrays = {name: real_tensor(name, value) for name, value in given.items()}
     cut = [n for n, a in arrays.items() if n == "x0" or (a.ndim == y.ndim and len(a) == len(y))]
     callback: Callback | None = settings["callback"]
     parts: list[Solution] = []

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.arrays import real_tensor
+from deceptron.core.errors import ConfigError, ShapeError, calling
 from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
@@ -35,7 +36,9 @@ def normalised(
     """From physical units to those of the objective; shapes are checked before they broadcast."""
 
     def simulate(x: Tensor) -> Tensor:
-        y = forward(x)
+        # A copy: code that writes to its input must not write to the solver's.
+        with calling("forward"):
+            y = forward(x.clone())
         if not isinstance(y, Tensor):
             raise ConfigError(
                 f"forward must return a tensor of observations; it returned {type(y).__name__}. "
@@ -46,7 +49,7 @@ def normalised(
                 f"forward must map {tuple(x.shape)} to {(len(x), *y_shape)}; "
                 f"it returned {tuple(y.shape)}"
             )
-        return scaler.normalise(y).to(dtype)
+        return scaler.normalise(real_tensor("what forward returns", y)).to(dtype)
 
     return simulate
 
@@ -70,12 +73,9 @@ def is_opaque(
 
 
 def values_of(forward: Callable[[Tensor], Any]) -> RowMap:
-    """Plain values in, rows of any array type out; the map gets a copy of its own."""
+    """Plain values in, rows of any array type out."""
 
     def simulate(x: Tensor) -> Tensor:
-        y = forward(x.detach().clone())
-        if y is None:
-            raise ConfigError("forward must return observations; it returned None")
-        return torch.as_tensor(y).to(x)
+        return real_tensor("what forward returns", forward(x.detach())).to(x)
 
     return simulate

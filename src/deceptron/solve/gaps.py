@@ -40,6 +40,8 @@ def with_gaps_filled(task: Task, model: Model) -> Task:
     missing = observed == 0
     share = missing.double().mean(1)
     rows = ((share >= LEAST_SHARE) & (share < 1)).nonzero().flatten()
+    if len(rows) == 0:
+        return task
     residual = _over_noise(task, task.start[rows], rows)
     model.charge("surrogate", _at(rows, 1, share))
     left = residual > noise_limit(task.objective.count[rows])

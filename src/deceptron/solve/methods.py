@@ -337,7 +337,7 @@ def get_method(method: str | Method) -> Method:
     """Resolve a name; a ``Method`` passes through."""
     if isinstance(method, Method):
         return method
-    name = method.lower() if isinstance(method, str) else method
+    name = method.lower() if isinstance(method, str) else None
     if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
+        raise unknown_name("method", method, METHODS)
     return METHODS[name]()

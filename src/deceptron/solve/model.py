@@ -189,6 +189,8 @@ class Model:
                 if "requires grad" not in str(error):  # torch to NumPy code that meets a graph
                     raise
                 raise _no_graph() from error
+            if not output.requires_grad:
+                raise _no_graph()
             y = output.detach()
         return Trial(self._point(x, y, target), leaf, output)
 
@@ -212,7 +214,7 @@ class Model:
                 leaf = leaf.requires_grad_()
                 output = self._rows_of_y(self._surrogate, leaf)
         assert output is not None
-        if not output.requires_grad:
+        if not output.requires_grad:  # of a surrogate
             raise _no_graph()
         self.charge("vjp", amount)
         weigh = self.objective.weigh

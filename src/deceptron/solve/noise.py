@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from deceptron.core.arrays import real_tensor
 from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior
@@ -25,15 +26,10 @@ def noise_rows(noise_std: object, y: Float[Tensor, "B *y"], scaler: Scaler) -> T
     """
     if noise_std is None:
         return None
-    try:
-        level = torch.as_tensor(noise_std, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"noise_std must be a number or an array of numbers; got {noise_std!r}"
-        ) from error
+    level = real_tensor("noise_std", noise_std).detach().double()
     least, most = (float(end) for end in level.aminmax()) if level.numel() else (0.0, 0.0)
     if not least >= 0:  # NaN compares false
-        raise ConfigError(f"noise_std must be >= 0 (infinite: a missing sensor); got {noise_std}")
+        raise ConfigError(f"noise_std must be >= 0 (infinite: a missing sensor); got {least:g}")
     y_shape = tuple(y.shape[1:])
     own = level.ndim == y.ndim
     wanted = (len(level) if own else 1, *y_shape)

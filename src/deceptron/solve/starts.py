@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from deceptron.core.checks import check_rows
+from deceptron.core.arrays import as_rows
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.filling import filled as fill
 from deceptron.core.protocols import GaussianPrior, RowMap
@@ -70,14 +70,10 @@ def _given(
 ) -> Float[Tensor, "B *x"]:
     if method.direct:
         raise ConfigError(f"x0 has no use in method {method.name!r}; leave it out")
-    if not isinstance(x0, Tensor):
-        x0 = torch.as_tensor(x0, dtype=torch.float64)
-    if x_shape is not None and tuple(x0.shape) == x_shape:
-        x0 = x0[None]
-    check_rows("x0", x0)
+    x0 = as_rows("x0", x0, shape=x_shape, like=target)
     if len(x0) != len(target):
         raise ShapeError(f"x0 must have as many rows as y, {len(target)}; got {len(x0)}")
-    return x0.detach().to(target, copy=True)
+    return x0.detach().clone()
 
 
 def _filled(

@@ -7,20 +7,18 @@ normalised ones of its maps.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any
+from os import PathLike
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from deceptron.core.arrays import weight_of
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Bounds, Box
 from deceptron.core.calibration import Calibration, calibration_of
-from deceptron.core.checks import check_rows
 from deceptron.core.corrections import Corrections
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
@@ -48,40 +46,39 @@ class Known:
     y_shape: tuple[int, ...] | None
     wiener: RowMap | None
     calibration: Calibration
-    device: torch.device | None
-    dtype: torch.dtype | None
+    like: Tensor | None
 
     @staticmethod
-    def of(pair: Pair | RowMap, noise_std: object = None) -> Known:
+    def of(pair: Pair | RowMap) -> Known:
         """Ask."""
-        trained_g = getattr(pair, "g", None)
-        if noise_std is not None and hasattr(pair, "at_noise"):
-            pair = pair.at_noise(noise_std)
         f: RowMap | None = getattr(pair, "f", None)
         g: RowMap | None = getattr(pair, "g", None)
         if f is None or g is None:
             f, g = (pair if callable(pair) else None), None
         if f is None:
-            raise ConfigError(f"pair must have f and g or be callable; got {type(pair).__name__}")
-        device = dtype = None
-        if isinstance(pair, nn.Module):
-            for weight in chain(pair.parameters(), pair.buffers()):
-                if weight.is_floating_point():
-                    device, dtype = weight.device, weight.dtype
-                    break
+            loads = ": dc.load(...) gives a pair" if isinstance(pair, (str, PathLike)) else ""
+            raise ConfigError(
+                f"pair must have f and g or be callable; got {type(pair).__name__}{loads}"
+            )
         return Known(
             f=in_evaluation(f),
             g=in_evaluation(g),
-            trained_g=None if g is None else trained_g,
+            trained_g=g,
             scaler=in_evaluation(getattr(pair, "scaler", None) or Scaler()),
             bounds=getattr(pair, "bounds", None),
             x_shape=getattr(pair, "x_shape", None),
             y_shape=getattr(pair, "y_shape", None),
             wiener=in_evaluation(getattr(pair, "wiener", None)),
             calibration=calibration_of(pair),
-            device=device,
-            dtype=dtype,
+            like=weight_of(pair),
         )
+
+    def at_noise(self, pair: Pair | RowMap, noise_std: object) -> Known:
+        """With the g that the pair has for this noise."""
+        bind = getattr(pair, "at_noise", None)
+        if noise_std is None or bind is None or self.g is None:
+            return self
+        return replace(self, g=in_evaluation(bind(noise_std).g))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,33 +142,6 @@ class Task:
         own = noise_rows(self.known.calibration.noise_std, self.y, self.known.scaler)
         assert own is not None
         return own[0]
-
-
-def observations(y: Any, known: Known) -> Float[Tensor, "B *y"]:
-    """Rows of y as a tensor of the pair's precision and device, from whatever array they are."""
-    if not isinstance(y, Tensor):
-        plain = not hasattr(y, "dtype")
-        try:
-            y = torch.as_tensor(np.array(y))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(f"y must be an array of numbers; got {type(y).__name__}") from error
-        if plain and y.is_floating_point():  # Python's numbers have no precision to keep
-            y = y.to(known.dtype or torch.get_default_dtype())
-    if not y.is_floating_point():
-        if y.is_complex() or y.dtype == torch.bool:
-            raise ConfigError(f"y must hold real numbers; got {y.dtype}")
-        y = y.to(known.dtype or torch.get_default_dtype())
-    if known.y_shape is not None and tuple(y.shape) == known.y_shape:
-        y = y[None]
-    if known.dtype is not None:
-        y = y.to(dtype=known.dtype, device=known.device)
-    y = check_rows("y", y)
-    if known.y_shape is not None and tuple(y.shape[1:]) != known.y_shape:
-        raise ShapeError(
-            f"y must have rows of shape {known.y_shape}, as the pair's data; "
-            f"got shape {tuple(y.shape)}"
-        )
-    return y.detach()
 
 
 def prepare(

@@ -1,0 +1,89 @@
+"""Whatever array people have, as a tensor of real numbers."""
+
+from __future__ import annotations
+
+import reprlib
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deceptron.core.checks import check_rows
+from deceptron.core.errors import ConfigError, ShapeError
+
+
+def real_tensor(name: str, value: Any) -> Tensor:
+    """A tensor as it is, any other array as a copy; what masked arrays and frames lack is NaN."""
+    if not isinstance(value, Tensor):
+        return torch.from_numpy(real_array(name, value))
+    if value.is_complex() or value.dtype == torch.bool or value.is_quantized:
+        raise ConfigError(f"{name} must hold real numbers; got {value.dtype}")
+    if value.is_nested or value.layout != torch.strided or value.is_meta:
+        kind = "nested" if value.is_nested else f"{value.layout} on {value.device}"
+        raise ConfigError(f"{name} must be a dense tensor that holds its numbers; it is {kind}")
+    return value
+
+
+def as_rows(name: str, value: Any, *, shape: tuple[int, ...] | None, like: Tensor | None) -> Tensor:
+    """Rows of ``shape``, in the precision and on the device of ``like``, where those are known.
+
+    One row alone may come without its first axis.
+    """
+    rows = real_tensor(name, value)
+    if like is not None:
+        if like.is_meta:
+            raise ConfigError("pair must hold numbers; its weights are on the device 'meta'")
+        rows = rows.to(like)
+    elif not rows.is_floating_point() or not hasattr(value, "dtype"):
+        # Python's numbers and integers have no precision to keep.
+        rows = rows.to(torch.get_default_dtype())
+    if shape is not None and tuple(rows.shape) == tuple(shape):
+        rows = rows[None]
+    if shape is not None and tuple(rows.shape[1:]) != tuple(shape):
+        raise ShapeError(
+            f"{name} must have rows of shape {tuple(shape)}, as the pair's data; "
+            f"got shape {tuple(rows.shape)}"
+        )
+    return check_rows(name, rows)
+
+
+def weight_of(pair: object) -> Tensor | None:
+    """A weight of a module, for its precision and device; None if it has none."""
+    if isinstance(pair, nn.Module):
+        for weight in chain(pair.parameters(), pair.buffers()):
+            if weight.is_floating_point():
+                return weight
+    return None
+
+
+def real_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """The same in NumPy, always a copy."""
+    try:
+        return _real_array(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigError(
+            f"{name} must be a number or an array of numbers; got {_words(value)}"
+        ) from None
+
+
+def _real_array(value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        array = value.astype(np.float64).filled(np.nan)
+    elif hasattr(value, "iloc"):  # pandas
+        array = value.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        array = np.asarray(value)
+    if array.dtype.kind == "O" and value is not None:
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "fiu":
+        raise TypeError
+    # Torch knows this machine's byte order only, and nothing wider than 64 bits.
+    narrow = np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return np.array(array, dtype=narrow, order="C")
+
+
+def _words(value: Any) -> str:
+    kind, dtype = type(value).__name__, getattr(value, "dtype", None)
+    return reprlib.repr(value) if dtype is None else f"{kind} of {dtype}"
