@@ -43,7 +43,7 @@ demo: $(STAMP)
 # The site, in build/site: offline, warnings are errors, nothing on a page comes from elsewhere.
 docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,jax,umbridge,examples]'
-	$(BIN)/sphinx-build -W --keep-going -j auto docs build/site
+	$(BIN)/sphinx-build -W --keep-going docs build/site
 	! grep -rlE '<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//' build/site --include='*.html'
 	@echo "read build/site/index.html"
 

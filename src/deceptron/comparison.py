@@ -33,7 +33,13 @@ LEVEL = 0.9
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What each method made of the same rows; ``left_out`` says why others are not there."""
+    """What each method made of the same rows; print it for a table.
+
+    Attributes:
+        solutions: the ``Solution`` of each method, by its label.
+        truth: the true latents, if they were given.
+        left_out: methods that could not be run, and why.
+    """
 
     solutions: dict[str, Solution]
     truth: Float[Tensor, "B *x"] | None
@@ -43,7 +49,8 @@ class Comparison:
         """A line a method: medians over the rows, shares of rows, seconds a row.
 
         ``error`` is the RMSE against the truth, ``coverage`` the share of its components within the
-        90% intervals; both are NaN where they are not known.
+        90% intervals; both are NaN where they are not known. ``forward`` counts runs of the
+        simulator, or of the surrogate in its place; ``evaluations`` adds those of g.
         """
         import pandas as pd
 
@@ -119,10 +126,9 @@ _HEADS = {
     "error": ("RMSE", "{:.3g}"),
     "over_noise": ("residual / noise", "{:.2f}"),
     "explained": ("explained", "{:.0%}"),
-    "coverage": ("in 90% bars", "{:.0%}"),
+    "coverage": ("truth in 90% bars", "{:.0%}"),
     "converged": ("converged", "{:.0%}"),
-    "evaluations": ("evaluations", "{:.0f}"),
-    "forward": ("of these forward", "{:.0f}"),
+    "forward": ("forward runs", "{:.0f}"),
     "seconds": ("seconds a row", "{:.2g}"),
 }
 
@@ -143,10 +149,9 @@ def compare(
         subject: a pair, or a problem; without a pair only classical methods can be had.
         y: observations, as ``dc.solve`` takes them.
         truth: the latents behind them, where they are known.
-        methods: names, or a label and the settings of ``dc.solve`` for each: ``{"LM": {"method":
-            "lm"}}``, which go before those for every method. By default one-shot, guarded and
-            Levenberg-Marquardt. Classical methods by name are regularised by the prior that the
-            pair or the problem has.
+        methods: names, or labels with settings of ``dc.solve``: ``{"LM": {"method": "lm"}}``;
+            these win over settings for all. By default one-shot, guarded and Levenberg-Marquardt.
+            Classical methods by name are regularised by the prior of the pair or the problem.
         forward: the simulator, for every method; without it a pair is solved on its surrogate.
         noise_std: of the observations, by default that of the pair or the problem.
         settings: anything else that ``dc.solve`` takes, for every method.

@@ -4,6 +4,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 from deceptron.core.progress import progress
+from deceptron.train.watch import watchers
 
 
 def test_a_log_gets_a_line_now_and_then(capsys):
@@ -17,6 +18,19 @@ def test_a_log_gets_a_line_now_and_then(capsys):
     assert lines[0] == "solving: 0, 0 s"
     assert lines[1].startswith("solving: 5 of 10 rows (pass 3), 0 s, about 0 s left")
     assert lines[2] == "solving: 10 of 10 rows, 0 s"
+
+
+def test_training_tells_one_time_that_is_left(monkeypatch, capsys):
+    """That of all stages; the bar's own would be of the present stage and the time of all."""
+    monkeypatch.setattr("deceptron.core.progress.LINE", 0.0)
+    plan = {"forward": 4, "reverse": 4}
+    with watchers(plan=plan, done=[], progress=True, tensorboard=None, callback=None) as tell:
+        tell({"stage": "forward", "epoch": 1, "seconds": 10.0, "loss": 0.5})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "training: 1 of 4 epochs (1/3 forward  loss 0.5  about 1:10 left in all)"
+    )
+    assert line.count("left") == 1
 
 
 def test_work_that_is_soon_done_is_silent_in_a_log(capsys):

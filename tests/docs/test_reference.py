@@ -12,7 +12,9 @@ import deceptron
 from deceptron import problems, simulators
 from deceptron.core import Cost, History
 from deceptron.core.trust import Trust
-from deceptron.solve import FileSummary, Method
+from deceptron.solve import FileSummary, Method, Snapshot
+from deceptron.solve.searches import AdaptiveDamping, Armijo, Wolfe
+from deceptron.solve.span import Directions
 from deceptron.train import Recipe, Stage, Weights
 from tests.docs.pages import DOCS
 
@@ -22,7 +24,16 @@ CLASSES = {
     for room in ROOMS.values()
     for value in (getattr(room, name) for name in room.__all__)
     if inspect.isclass(value) and not issubclass(value, (Exception, int))
-} | {Cost, FileSummary, History, Method, Recipe, Stage, Trust, Weights}
+} | {
+    *(Cost, FileSummary, History, Method, Recipe, Snapshot, Stage, Trust, Weights),
+    *(AdaptiveDamping, Armijo, Directions, Wolfe),
+}
+FUNCTIONS = {
+    f"{room}.{name}": getattr(module, name)
+    for room, module in ROOMS.items()
+    for name in module.__all__
+    if inspect.isfunction(getattr(module, name))
+} | {f"methods.{name}": method for name, method in deceptron.methods.METHODS.items()}
 
 
 def on_pages() -> str:
@@ -61,6 +72,18 @@ def undocumented(kind: type) -> list[str]:
 @pytest.mark.parametrize("kind", sorted(CLASSES, key=str), ids=lambda kind: kind.__name__)
 def test_every_public_field_has_words(kind: type) -> None:
     assert undocumented(kind) == []
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_argument_has_words(name: str) -> None:
+    """``rjcp`` has those of ``jcp`` and says so."""
+    words = inspect.getdoc(FUNCTIONS[name]) or ""
+    untold = [
+        argument
+        for argument in inspect.signature(FUNCTIONS[name]).parameters
+        if not re.search(rf"^    {argument}: ", words, re.M)
+    ]
+    assert untold == [] or "which has the same arguments" in words
 
 
 def test_a_field_without_words_is_found() -> None:

@@ -72,7 +72,7 @@ def test_strange_observations_are_flagged_and_spoken_of(case, pair, change):
     assert bool(found.flag.all())
     warning = found.warning
     assert warning.startswith("20 of 20 observations do not look like what the pair was trained on")
-    assert f"row {int(found.score.argmax())} most" in warning
+    assert f"row {int(found.score.argmax())} is the strangest" in warning
     assert "forward=" in warning
 
 
@@ -88,6 +88,14 @@ def test_rows_are_judged_alone_and_nan_is_not_trusted(case, pair):
     torch.testing.assert_close(trust(pair, y[:1]).score, clean.score[:1])
 
 
+def test_arrays_of_any_precision_are_judged(case, pair):
+    _, y = case.observe(6, seed=5)
+    expected = trust(pair, y).score
+    torch.testing.assert_close(trust(pair, y.numpy()).score, expected)
+    torch.testing.assert_close(trust(pair, y.tolist()).score, expected)
+    assert trust(pair, y.float()).score.dtype == torch.float64
+
+
 def scored(*scores):
     score = torch.tensor(scores)
     return Trust(score, score > 1, {}, ["round_trip"] * len(score))
@@ -98,7 +106,8 @@ def test_only_what_chance_does_not_explain_is_spoken_of():
     assert scored(*[0.5] * 60, *[1.5] * 10).warning.startswith("10 of 70 observations")
     assert scored(*[0.5] * 60, 2.5).warning.startswith("1 of 61 observations")
     assert scored(1.1).warning.startswith("1 of 1 observations")
-    assert repr(scored(0.5, 0.5, 1.5)) == "Trust(1 of 3 flagged, median 0.50)"
+    text = "Trust(1 of 3 flagged, median score 0.50; above 1 is flagged)"
+    assert repr(scored(0.5, 0.5, 1.5)) == text
 
 
 def test_the_calibration_survives_a_file(case, pair, tmp_path):

@@ -80,10 +80,13 @@ def test_a_noise_that_is_none_is_refused():
         pair.at_noise(torch.ones(5))
 
 
-def test_repr_names_the_pair():
-    assert "name='heat', x_shape=(3,)" in repr(
-        dc.Deceptron(nn.Identity(), nn.Identity(), name="heat", x_shape=(3,))
-    )
+def test_repr_says_what_the_pair_is_in_a_few_lines():
+    """Its layers would fill a page; they are in repr(pair.f)."""
+    lines = repr(dc.load("heat-2d")).splitlines()
+    assert lines[0] == "Deceptron pair heat-2d"
+    assert "  latent x: 1 × 32 × 32" in lines
+    assert lines[-1].startswith("  verdict: f errs by 0.071 times the noise")
+    assert len(lines) < 12
 
 
 @pytest.mark.parametrize(
@@ -123,10 +126,10 @@ def test_surrogate_error_is_what_training_noted():
 @pytest.mark.parametrize(
     ("noise", "words"),
     [
-        (None, "its noise is not known"),
-        (0.1, "f errs by 2.5 times the noise: pass forward="),
-        (0.5, "f errs by 0.5 times the noise: forward= gives better answers"),
-        (2.5, "f errs by 0.1 times the noise: solving on it is as good as on the simulator"),
+        (None, "the noise it was trained for is not known"),
+        (0.1, "f errs by 2.5 times the noise, too much to judge answers by: pass forward="),
+        (0.5, "f errs by 0.5 times the noise: pass forward= to dc.solve for better"),
+        (2.5, "f errs by 0.1 times the noise: on data like the training data dc.solve does as"),
     ],
 )
 def test_a_pair_says_in_words_what_it_is_good_for(noise, words):

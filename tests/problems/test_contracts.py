@@ -32,6 +32,16 @@ def test_shapes_dtype_and_finite_values(name: str, dtype: torch.dtype, rows: int
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_print_says_what_it_is_in_a_few_lines(name: str) -> None:
+    problem = dc.problems.get(name)
+    lines = str(problem).splitlines()
+    assert lines[0] == f"Problem {name}"
+    assert f"  noise of y: {problem.noise_std:g}" in lines
+    assert len(lines) < 10
+    assert str(problem.dataset(3)) == f"Dataset({name}, seed 3, torch.float32)"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_float32_agrees_with_float64(name: str) -> None:
     problem = dc.problems.get(name)
     x = draw(problem, 2, torch.float32)

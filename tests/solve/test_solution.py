@@ -65,7 +65,7 @@ def test_repr_says_what_share_is_explained_to_the_noise():
     x0[3] = 1.0
     solution = dc.solve(pair, y, method="gd", x0=x0, noise_std=0.1, max_iterations=0)
     assert solution.explained.tolist() == [True] * 3 + [False]
-    assert "75% explained to the noise (median residual 0 times it)" in repr(solution)
+    assert "75% explained to the noise, median residual 0 times the noise" in repr(solution)
     expected = (pair.f(x0) / 0.1).square().mean(1).sqrt()
     torch.testing.assert_close(solution.over_noise, expected)
     assert len(solution) == 4

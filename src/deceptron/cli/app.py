@@ -17,13 +17,14 @@ from deceptron.cli.study import study
 from deceptron.cli.train import train
 from deceptron.cli.view import view
 
-EXIT_CODES = """Exit codes: 0, it is done, whatever became of single rows, which the output says; 1,
-a crash: please report it; 2, something is wrong with what was given or with a file, or work failed,
-and one sentence says what; 130, interrupted: most commands go on where they were when run again."""
+EXIT_CODES = """Exit codes: 0, done (the output says how single rows ended); 1, a crash: please
+report it; 2, wrong input, a bad file or failed work, explained in one sentence; 130, interrupted:
+run most commands again and they continue where they were."""
 
 app = typer.Typer(
     cls=Group,
-    help="Solve streams of nonlinear inverse problems with learned local inverse geometry.",
+    help="Find the states behind many observations: train a pair of networks for one simulator, "
+    "then solve.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -51,7 +52,7 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Solve streams of nonlinear inverse problems."""
+    """Find the states behind many observations."""
 
 
 def main() -> None:

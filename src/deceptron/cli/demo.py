@@ -24,7 +24,7 @@ def demo(
     count: Annotated[int, typer.Option(help="Fresh instances of each problem.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the instances.")] = 2026,
 ) -> None:
-    """Solve fresh instances of some problems with the models that ship, and draw the results."""
+    """Solve fresh instances of some problems with the pairs that ship, and draw the answers."""
     from deceptron.plot.files import check_picture_path, write_figure
     from deceptron.plot.reconstructions import Example, plot_reconstructions
     from deceptron.study import run_demo
@@ -38,11 +38,12 @@ def demo(
             [f"{value:.3g}" if isinstance(value, float) else value for value in line.values()]
             for line in lines
         ]
-        table(f"{name}: {count} fresh noisy instances, model that ships", list(lines[0]), cells)
+        table(f"{name}: {count} fresh noisy instances", list(lines[0]), cells)
         first = {e.method: (e.solution.x[0], float(e.rmse[0])) for e in shown.measurements}
         examples.append(Example(shown.problem, shown.x[0], shown.y[0], first))
     methods = list(examples[0].reconstructions)
     width = 2.0 * (2.7 + len(methods))
     figure = plot_reconstructions(examples, methods, width=width, font=9, error="RMSE {:.3g}")
     write_figure(figure, output)
-    say(f"truth, observation and reconstructions drawn in {output}")
+    say("RMSE: error of the answer. Residual / noise: near 1, the answer agrees with the data.")
+    say(f"truth, observation and answers drawn in {output}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-ENGINE = "Who does the work: local (processes of this machine) or ray."
-ADDRESS = "Of a Ray cluster that runs already."
+ENGINE = "Who does the work: local (processes on this machine) or ray."
+ADDRESS = "Address of a running Ray cluster."
 
 
 def words(text: str | None) -> list[str] | None:

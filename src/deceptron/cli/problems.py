@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 def problems(
     name: Annotated[
-        str | None, typer.Argument(help="One problem in detail.  [default: list them]")
+        str | None, typer.Argument(help="A problem to describe.  [default: list them all]")
     ] = None,
     show: Annotated[
         Path | None, typer.Option(help="Draw samples into this file (.png, .pdf or .svg).")
     ] = None,
     count: Annotated[int, typer.Option(help="How many samples to draw.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
-    family: Annotated[str, typer.Option(help="prior, shifted or extreme.")] = "prior",
+    family: Annotated[
+        str, typer.Option(help="Which samples: prior (as in training), shifted or extreme.")
+    ] = "prior",
 ) -> None:
     """List the problems, describe one, or draw samples of it."""
     from deceptron import problems as library
@@ -65,7 +67,12 @@ def _describe(problem: Problem) -> None:
         for entry in fields(problem)
         if entry.init and entry.name not in ("name", "equation", "paper")
     ]
-    table("fields, each can be overridden", ("field", "value"), rows, prose=("value",))
+    table(
+        f'fields, which dc.problems.get("{problem.name}", FIELD=...) changes',
+        ("field", "value"),
+        rows,
+        prose=("value",),
+    )
 
 
 def _value(value: Any) -> str:

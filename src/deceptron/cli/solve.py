@@ -18,7 +18,7 @@ def solve(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model that ships, named like its problem (see `problems`), or a run folder."
+            help="A pair that ships, by the name of its problem (see `problems`), or a run folder."
         ),
     ],
     observations: Annotated[
@@ -27,19 +27,24 @@ def solve(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")
     ],
-    method: Annotated[str, typer.Option(help="Which solver; the guide lists them.")] = "guarded",
+    method: Annotated[
+        str, typer.Option(help="Solver, for example guarded, one-shot or lm.")
+    ] = "guarded",
     noise_std: Annotated[
-        float | None, typer.Option(help="Noise of the observations; rows stop at its level.")
+        float | None,
+        typer.Option(help="Standard deviation of the noise.  [default: that of the training]"),
     ] = None,
     tolerance: Annotated[
-        float | None, typer.Option(help="Stop at this RMS residual, normalised units.")
+        float | None, typer.Option(help="Stop at this residual (RMS, normalised units).")
     ] = None,
     relative_tolerance: Annotated[
-        float | None, typer.Option(help="Stop at this fraction of the first residual.")
+        float | None, typer.Option(help="Stop at this share of the first residual.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
-    array: Annotated[str, typer.Option(help="Name of the array in files of several.")] = "y",
-    error_bars: Annotated[bool, typer.Option(help="Write std, where the pair knows it.")] = True,
+    array: Annotated[str, typer.Option(help="Name of the array, if the file has several.")] = "y",
+    error_bars: Annotated[
+        bool, typer.Option(help="Write std; costs more than most solves.")
+    ] = True,
     chunk_rows: Annotated[
         int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
     ] = None,
@@ -47,7 +52,7 @@ def solve(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes, of one thread each.  [default: this one; all of a Ray cluster]"
+            help="Processes, of one thread each.  [default: 1; with Ray, the whole cluster]"
         ),
     ] = None,
     address: Annotated[str | None, typer.Option(help=ADDRESS)] = None,
@@ -59,12 +64,12 @@ def solve(
             help="Solve on the true simulator: the problem's own, or one of yours.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device to compute on.")] = "cpu",
 ) -> None:
-    """Solve a file of observations, in chunks; run again to continue after an interruption.
+    """Solve a file of observations; run again to continue after an interruption.
 
-    The result holds x, std and trust where the pair knows them, status, reason, iterations,
-    residual and cost (.npy: x alone).
+    The result holds the answers x, their error bars std, trust, how each row ended and what it cost
+    (.npy: x alone). Large files are solved in chunks.
     """
     from deceptron import maps
     from deceptron.core.checks import check_device
@@ -109,11 +114,11 @@ def _tell(summary: FileSummary, output: Path) -> None:
 
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
-    say(f"{summary.rows} rows{earlier}: {ends}; written to {output}")
+    say(f"{summary.rows} rows{earlier}: {ends}; answers in {output}")
     for name, count in summary.reasons.items():
         say(f"  {count:>8} {Reason[name].words}")
     for name in summary.statuses:
         if Status[name] is not Status.CONVERGED:
             say(f"{name}: {Status[name].advice}")
     if output.suffix.lower() != ".npy":
-        say(f"see them: deceptron view {output}")
+        say(f"next: deceptron view {output}")

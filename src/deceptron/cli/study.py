@@ -16,7 +16,7 @@ def study(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="quick (small samples), full (an hour), guarded, or a TOML file.",
+            help="quick (minutes), full (an hour), guarded (an hour), or a TOML file.",
             show_default=False,
         ),
     ] = None,
@@ -37,24 +37,26 @@ def study(
     engine: Annotated[str, typer.Option(help=ENGINE)] = "local",
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes, of one thread each.  [default: 2; all of a Ray cluster]"),
+        typer.Option(
+            help="Processes, of one thread each.  [default: 2; with Ray, the whole cluster]"
+        ),
     ] = None,
     address: Annotated[str | None, typer.Option(help=ADDRESS)] = None,
     runs: Annotated[Path, typer.Option(help="Where trained pairs are looked for.")] = Path("runs"),
     train_missing: Annotated[
-        bool, typer.Option("--train", help="Train the pairs that are missing: hours, for some.")
+        bool, typer.Option("--train", help="Train the pairs that are missing; takes hours.")
     ] = False,
 ) -> None:
-    """Run a grid of experiments; run again to continue after an interruption.
+    """Compare methods on many problems; run again to continue after an interruption.
 
-    The records are for `deceptron report`. Cells that are finished are not done again.
+    Leaves records, of which `deceptron report` makes tables, figures and a page.
     """
     if quick and name not in (None, "quick"):
         raise typer.BadParameter(f"--quick is a study of its own; leave out {name!r}")
     if name is None and not quick:
         raise typer.BadParameter(
-            "a study needs a name: `deceptron study quick` runs everything on small samples, "
-            "`deceptron study full` takes an hour; others are guarded and a TOML file of your own"
+            "a study needs a name: `deceptron study quick` takes minutes, `deceptron study full` "
+            "and `deceptron study guarded` an hour each; a TOML file describes one of your own"
         )
     from deceptron.core.errors import WorkFailed
     from deceptron.core.progress import progress

@@ -13,7 +13,7 @@ from deceptron.cli.printing import say
 
 def train(
     problem: Annotated[
-        str, typer.Argument(help="Name of a problem, or where one of yours is: mine.py:problem.")
+        str, typer.Argument(help="Name of a problem, or one of yours as FILE.py:NAME.")
     ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder.  [default: runs/PROBLEM]")
@@ -21,20 +21,18 @@ def train(
     preset: Annotated[
         str, typer.Option(help="standard, paper, paper-reduced or smoke.")
     ] = "standard",
-    seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 7,
+    seed: Annotated[int, typer.Option(help="Seed of data, weights and batches.")] = 7,
     jcp: Annotated[bool, typer.Option(help="Include the Jacobian composition penalty.")] = True,
-    both: Annotated[bool, typer.Option(help="Train stage 3 with and without JCP.")] = False,
+    both: Annotated[bool, typer.Option(help="Train with JCP and without, and keep both.")] = False,
     start_from: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of a run whose stages 1 and 2 are taken over.", show_default=False
-        ),
+        typer.Option(help="Run folder whose first two stages are reused.", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Continue the run that the folder holds.")] = True,
+    resume: Annotated[bool, typer.Option(help="Continue a run that was interrupted.")] = True,
     tensorboard: Annotated[bool, typer.Option(help="Write scalars for TensorBoard.")] = False,
-    device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device to train on.")] = "cpu",
 ) -> None:
-    """Train a pair in a run folder; run again to continue after an interruption."""
+    """Train a pair for a problem; run again to continue after an interruption."""
     from deceptron.core.checks import check_device
     from deceptron.plot import training_curves
     from deceptron.plot.files import write_figure
@@ -65,3 +63,4 @@ def train(
         f"{folder / 'pair.safetensors'}, curves in {curves}"
     )
     say(f"verdict: {pair.verdict}")
+    say(f"next: deceptron solve {folder} y.npy -o x.zarr")

@@ -83,14 +83,21 @@ class Calibration:
     def verdict(self, noise_level: float | None) -> str:
         """What the pair is good for, in words; ``noise_level`` is in normalised units."""
         if not noise_level:
-            return "its noise is not known: pass noise_std= to every solve"
+            return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
         if ratio > 1:
-            return f"f errs by {ratio:.2g} times the noise: pass forward= to dc.solve"
+            return (
+                f"f errs by {ratio:.2g} times the noise, too much to judge answers by: pass "
+                "forward= to dc.solve"
+            )
         if ratio > 0.3:
-            return f"f errs by {ratio:.2g} times the noise: forward= gives better answers"
+            return (
+                f"f errs by {ratio:.2g} times the noise: pass forward= to dc.solve for better "
+                "answers"
+            )
         return (
-            f"f errs by {ratio:.2g} times the noise: solving on it is as good as on the simulator"
+            f"f errs by {ratio:.2g} times the noise: on data like the training data dc.solve does "
+            "as well without forward="
         )
 
 

@@ -46,7 +46,7 @@ class Cost:
 
     @property
     def forward(self) -> Int[Tensor, " B"]:
-        """f, jvp and vjp: what the forward map was asked for, with ``forward=`` the simulator."""
+        """Runs of the forward map (with ``forward=`` the simulator), f, jvp and vjp alike."""
         return self.f + self.jvp + self.vjp
 
 

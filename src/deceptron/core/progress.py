@@ -18,19 +18,24 @@ LINE, FRAME = 30.0, 0.5
 
 
 @contextmanager
-def progress(title: str, *, unit: str = "rows", every: float | None = None) -> Iterator[Show]:
-    """A function to be told how far it is; a log gets a line ``every`` so many seconds."""
+def progress(
+    title: str, *, unit: str = "rows", every: float | None = None, estimates: bool = True
+) -> Iterator[Show]:
+    """A function to be told how far it is; a log gets a line ``every`` so many seconds.
+
+    ``estimates=False`` leaves the time that is left to a caller who knows it better.
+    """
     if sys.stderr.isatty():
-        with _bar(title) as show:
+        with _bar(title, estimates) as show:
             yield show
     elif _in_notebook():
-        yield _Seldom(_Display(), title, unit, FRAME)
+        yield _Seldom(_Display(), title, unit, FRAME, estimates)
     else:
-        yield _Seldom(_print, title, unit, LINE if every is None else every)
+        yield _Seldom(_print, title, unit, LINE if every is None else every, estimates)
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Show]:
+def _bar(title: str, estimates: bool) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -46,7 +51,7 @@ def _bar(title: str) -> Iterator[Show]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        *([TimeRemainingColumn()] if estimates else []),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
@@ -62,9 +67,15 @@ class _Seldom:
     """Tells in words how far it is, but not more often than every so many seconds."""
 
     def __init__(
-        self, tell: Callable[[str, float | None], None], title: str, unit: str, every: float
+        self,
+        tell: Callable[[str, float | None], None],
+        title: str,
+        unit: str,
+        every: float,
+        estimates: bool = True,
     ) -> None:
         self.tell, self.title, self.unit, self.every = tell, title, unit, every
+        self.estimates = estimates
         self.started = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int | None, now: str = "") -> None:
@@ -77,7 +88,7 @@ class _Seldom:
         words = f"{self.title}: {done} of {total} {self.unit}" if total else f"{self.title}: {done}"
         words += f" ({now})" if now else ""
         words += f", {_duration(spent)}"
-        if total and 0 < done < total:
+        if self.estimates and total and 0 < done < total:
             words += f", about {_duration(spent / done * (total - done))} left"
         self.tell(words, done / total if total else None)
 

@@ -30,22 +30,25 @@ class Solution:
     """The result of ``dc.solve``; every tensor has one entry per row of the observations.
 
     Attributes:
-        x: the answers.
-        status: a ``dc.Status`` each; its ``advice`` says what to do.
-        reason: a finer ``Reason`` each; its ``words`` say what happened.
-        iterations: accepted steps.
-        residual: RMS of what is left, normalised units, each component by its noise where known.
-        relative_residual: that over its value at the start.
-        over_noise: RMS of what is left over the measurement noise; NaN where no noise is known.
-        explained: whether that is within what 99% of pure noise stays below.
-        rule: which rule made the last accepted step, -1 if there was none; see ``history.rules``.
+        x: the answers, in the units of the latents.
+        status: how each row ended, a number of ``dc.Status``; its ``advice`` says what to do.
+        reason: why, a number of the finer ``dc.Reason``; its ``words`` say what happened.
+        iterations: steps that were taken.
+        residual: root mean square of prediction minus data, in normalised units; where the noise is
+            known, each component counts by its noise.
+        relative_residual: the residual over that of the start.
+        over_noise: root mean square of prediction minus data over the measurement noise: about 1
+            where the answer agrees with the data; NaN where no noise is known.
+        explained: whether ``over_noise`` is within what 99% of pure noise stays below.
+        rule: which rule made the last step, an index into ``history.rules``; -1 without a step.
         loss: the objective over the number of observed components.
-        cost: evaluations.
+        cost: evaluations of the simulator and the networks, row by row.
         method: the name of the method.
-        seconds: how long it took, all rows together.
+        seconds: wall time of all rows together.
         record: makes ``history``; None if switched off.
-        error_bars: makes ``std``, ``interval``, ``posterior``; None if the pair knows too little.
-        judge: makes ``trust``; None if the pair is not calibrated.
+        error_bars: makes ``std``, ``interval`` and ``posterior``; None if the pair has no
+            calibration.
+        judge: makes ``trust``; None if the pair has no calibration.
     """
 
     x: Float[Tensor, "B *x"]
@@ -78,23 +81,41 @@ class Solution:
     def posterior(
         self, samples: int = 32, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
-        """Draws from the approximate posterior about ``x``, clipped to the box."""
+        """Plausible latents for each row: draws from the approximate posterior about ``x``.
+
+        Args:
+            samples: how many for each row.
+            generator: of the draws; without one they differ from call to call. All rows share their
+                random numbers.
+
+        Returns:
+            ``(samples, *x.shape)``, inside the bounds.
+        """
         return self._bars().sample(samples, generator=generator)
 
     @cached_property
     def std(self) -> Float[Tensor, "B *x"]:
-        """Calibrated standard deviation of each component of ``x``; the same for the same rows."""
+        """Calibrated standard deviation of each component of ``x``.
+
+        Worked out when first asked for, and kept. The same rows have the same values.
+        """
         return self._bars().std(32, generator=_fixed())
 
     def interval(
         self, level: float = 0.9, *, samples: int = 32
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        """Ends of intervals that hold 90% of the components of data like the training data."""
+        """Ends ``(low, high)`` of an interval for each component of ``x``, inside the bounds.
+
+        Args:
+            level: the share of the true components that the intervals hold, on average, for data
+                like the training data. They were calibrated at 0.9.
+            samples: draws that the spread is estimated from; the calibration is for 32.
+        """
         return self._bars().interval(level, samples=samples, generator=_fixed())
 
     @cached_property
     def trust(self) -> Trust:
-        """Whether each observation looks like what the pair was trained on."""
+        """Whether each observation looks like what the pair was trained on; see ``dc.trust``."""
         if self.judge is None:
             raise ConfigError("trust needs a calibrated pair, as dc.train and dc.load give it")
         return self.judge()
@@ -110,7 +131,7 @@ class Solution:
         return self.error_bars
 
     def frame(self) -> pd.DataFrame:
-        """A tidy table, a line per instance."""
+        """A pandas table, a line per row: how it ended, its residual, what it cost."""
         import pandas as pd
 
         columns: dict[str, object] = {
@@ -205,18 +226,15 @@ class Solution:
         return state
 
     def __repr__(self) -> str:
+        title = f"Solution by {self.method}, x {tuple(self.x.shape)}"
         if not len(self):
-            return f"Solution({self.method}, x {tuple(self.x.shape)}: no rows)"
+            return f"{title}: no rows"
         counts = ", ".join(
             f"{int((self.status == s).sum())} {s.name.lower().replace('_', ' ')}"
             for s in Status
             if bool((self.status == s).any())
         )
-        return (
-            f"Solution({self.method}, x {tuple(self.x.shape)}: {self._share()}; {counts}; "
-            f"median iterations {torch.median(self.iterations).item()}, "
-            f"median residual {_typical(self.residual)}; {self.seconds:.2g} s)"
-        )
+        return f"{title}\n  {self._share()}\n  {counts}; {self._work()}; {self.seconds:.2g} s"
 
     def _repr_html_(self) -> str:
         """For notebooks: how the rows ended and why."""
@@ -236,11 +254,7 @@ class Solution:
             "data": self._share(),
             **ends,
             "residual": f"median {_typical(self.residual)}, normalised units",
-            "work": (
-                f"median {torch.median(self.iterations).item()} iterations and "
-                f"{torch.median(self.cost.evaluations).item()} evaluations a row; "
-                f"{self.seconds:.2g} s"
-            ),
+            "work": f"{self._work()}; {self.seconds:.2g} s for all rows",
             "error bars": "none: the pair is not calibrated"
             if self.error_bars is None
             else ".std, .interval(), .posterior()",
@@ -249,13 +263,17 @@ class Solution:
             lines["trust"] = f"{int(self.trust.flag.sum())} of {len(self)} rows flagged"
         return html.facts(title, lines)
 
+    def _work(self) -> str:
+        steps, runs = torch.median(self.iterations), torch.median(self.cost.forward)
+        return f"median iterations {steps.item()}, forward runs {runs.item()}"
+
     def _share(self) -> str:
         known = self.over_noise.isfinite()
         if not bool(known.any()):
-            return "noise not known"
+            return f"noise not known, median residual {_typical(self.residual)}"
         part = float(self.explained[known].double().mean())
         typical = float(self.over_noise[known].median())
-        return f"{part:.0%} explained to the noise (median residual {typical:.2g} times it)"
+        return f"{part:.0%} explained to the noise, median residual {typical:.2g} times the noise"
 
     def __len__(self) -> int:
         return len(self.x)

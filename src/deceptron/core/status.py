@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
+
+
+def _with_members(kind: type[IntEnum], words: Mapping[Any, str]) -> str:
+    """The docstring with a line for each member, from the words that the program uses."""
+    lines = "\n".join(f"        {member.name}: {words[member]}" for member in kind)
+    return f"{kind.__doc__}\n\n    Attributes:\n{lines}\n    "
 
 
 class Status(IntEnum):
-    """The outcome of one row; ``status.advice`` is what a user needs to hear about it."""
+    """How a row ended: ``dc.Status(int(solution.status[0]))``; ``advice`` says what to do."""
 
     CONVERGED = 0
     STEP_LIMIT = 1
@@ -21,28 +29,29 @@ class Status(IntEnum):
 
 
 _STATUS_ADVICE = {
-    Status.CONVERGED: "A stopping rule was met.",
+    Status.CONVERGED: "A stopping rule was met; solution.reason says which.",
     Status.STEP_LIMIT: (
-        "The step limit came before any stopping rule. Raise max_iterations, loosen the "
-        "tolerance, or state noise_std so that the solve stops at the noise level. A direct "
-        "method takes no steps: its one answer missed the rule."
+        "The steps ran out before a stopping rule was met. Raise max_iterations, loosen the "
+        "tolerance, or state noise_std so that rows stop at the noise. One-shot and wiener take "
+        "no steps: their answer missed the rule."
     ),
     Status.STALLED: (
-        "No trial step was accepted, or steps no longer helped. The row is at a minimum of its "
-        "loss, or the learned step no longer descends there: compare its residual with the "
-        "noise. If it is above, pass forward=simulator (the surrogate may not reach this row), "
-        "or try method='guarded' or 'lm' started from this x."
+        "No further step helped. Look at solution.over_noise: near 1 the answer is as good as the "
+        "data allow. Far above 1, check noise_std, pass forward=simulator if the solve was on the "
+        "surrogate, or try method='lm' from this x (x0=)."
     ),
     Status.NONFINITE: (
-        "The observation, the starting point or every trial gave NaN or infinity. Check the "
-        "row's data, the bounds and the maps at this x; the last finite x is returned."
+        "Every sensor is missing, or the observation, the start or every trial step gave NaN or "
+        "infinity. Check the row's data, the bounds and the simulator at this x; the last finite "
+        "x is returned."
     ),
     Status.INTERRUPTED: "The callback ended the run before this row was done.",
 }
+Status.__doc__ = _with_members(Status, _STATUS_ADVICE)
 
 
 class Reason(IntEnum):
-    """Why a row stopped, finer than its status: the rule that fired."""
+    """Why a row stopped, finer than its status: ``dc.Reason(int(solution.reason[0])).words``."""
 
     TOLERANCE = 0
     RELATIVE_TOLERANCE = 1
@@ -94,21 +103,22 @@ _STATUS_OF_REASON = {
 }
 
 _WORDS = {
-    Reason.TOLERANCE: "residual at the tolerance",
-    Reason.RELATIVE_TOLERANCE: "residual at its share of the first",
+    Reason.TOLERANCE: "residual down to the tolerance",
+    Reason.RELATIVE_TOLERANCE: "residual down to the stated share of the first",
     Reason.DISCREPANCY: "explained to the noise",
-    Reason.GRADIENT: "stationary: no gradient left",
-    Reason.DIRECT: "a direct answer, no rule to meet",
-    Reason.STEP_LIMIT: "step limit",
+    Reason.GRADIENT: "stationary: the gradient has vanished",
+    Reason.DIRECT: "a direct answer; no stopping rule was stated",
+    Reason.STEP_LIMIT: "the steps ran out",
     Reason.NO_ACCEPTED_TRIAL: "no trial step was accepted",
     Reason.NONFINITE_OBSERVATION: "the observation is not finite",
     Reason.NONFINITE_START: "the start, or the prediction there, is not finite",
-    Reason.NONFINITE_TRIALS: "every trial was not finite",
+    Reason.NONFINITE_TRIALS: "every trial step gave NaN or infinity",
     Reason.CALLBACK: "ended by the callback",
     Reason.NO_PROGRESS: "steps no longer help, and more than the noise is left",
-    Reason.SMALL_DECREASE: "stationary: no decrease left",
-    Reason.SMALL_STEP: "stationary: no step left",
-    Reason.SURROGATE_LIMIT: "at the surrogate's limit, above the noise: pass forward=",
+    Reason.SMALL_DECREASE: "stationary: further steps would not lower the misfit",
+    Reason.SMALL_STEP: "stationary: further steps would not move x",
+    Reason.SURROGATE_LIMIT: "as close as the surrogate can tell, above the noise: pass forward=",
     Reason.NO_DATA: "no usable data: every sensor is missing",
-    Reason.NOISIER: "explained, but only by more noise than was stated: check noise_std",
+    Reason.NOISIER: "explained only by more noise than was assumed: check noise_std",
 }
+Reason.__doc__ = _with_members(Reason, _WORDS)

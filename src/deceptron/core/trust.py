@@ -24,12 +24,12 @@ class Trust:
     """How strange each observation looks to a pair.
 
     Attributes:
-        score: 5% of validation data exceed 1. A score of 3 is three times as many standard
-            deviations from their mean as that limit.
+        score: how strange, in units of the limit that 5% of ordinary rows exceed. At 3 a row is
+            three times as many standard deviations from the ordinary as that limit.
         flag: whether the score is above 1.
-        parts: the RMS misses behind the score, by name.
-        worst: the name of the greatest of them; empty where the scores come from a file, without
-            parts.
+        parts: the two misses behind the score (root mean squares), by name: ``round_trip``, how
+            far f(g(y)) is from y, and ``latent_round_trip``, how far g(f(x)) is from x = g(y).
+        worst: which of the two counted, row by row; empty for scores that were read from a file.
     """
 
     score: Float[Tensor, " B"]
@@ -70,18 +70,19 @@ class Trust:
             return None
         top = max(rows, key=lambda row: float(self.score[row]))
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-        sign = f": {SIGNS[self.worst[top]]}" if self.worst[top] else ""
+        sign = f" ({SIGNS[self.worst[top]]})" if self.worst[top] else ""
         return (
-            f"{len(rows)} of {total} observations do not look like what the pair was trained on, "
-            f"where 1 in 20 would by chance (rows {shown}; row {top} most, score "
-            f"{float(self.score[top]):.1f} with limit 1{sign}). Check their "
-            "units and noise, solve them on the true simulator with dc.solve(..., forward=...), "
-            "and do not rely on their error bars."
+            f"{len(rows)} of {total} observations do not look like what the pair was trained on; "
+            f"by chance 1 in 20 would be flagged. Rows {shown}; row {top} is the strangest, score "
+            f"{float(self.score[top]):.1f} with limit 1{sign}. Check their units and noise, solve "
+            "them on the true simulator with dc.solve(..., forward=...), and do not rely on their "
+            "error bars."
         )
 
     def __repr__(self) -> str:
         median = float(self.score.median())
-        return f"Trust({int(self.flag.sum())} of {len(self.flag)} flagged, median {median:.2f})"
+        flagged = f"{int(self.flag.sum())} of {len(self.flag)} flagged"
+        return f"Trust({flagged}, median score {median:.2f}; above 1 is flagged)"
 
     def _repr_html_(self) -> str:
         """For notebooks: how many are flagged, by what, and what to do."""

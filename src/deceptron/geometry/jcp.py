@@ -30,8 +30,17 @@ def jcp(
 ) -> Float[Tensor, ""]:
     """Jacobian composition penalty: the average of ``|J_g(f(x)) J_f(x) xi - xi|^2``.
 
-    Differentiable in the parameters of both maps. ``reduction="sum"`` sums over the components of
-    x, the paper's equation; ``"mean"`` divides that by their number n, so that g = 0 scores 1.
+    Args:
+        pair: anything with ``f`` and ``g``; the penalty is differentiable in their parameters.
+        x: latents, one a row.
+        probes: random directions xi for each row.
+        kind: their law, ``"rademacher"`` (signs) or ``"normal"``.
+        reduction: ``"sum"`` over the components of x is the paper's equation; ``"mean"`` divides
+            that by their number, so that g = 0 scores 1.
+        generator: of the probes.
+
+    Returns:
+        One number, the mean over rows and probes.
     """
     return _per_row(pair, x, probes, kind, reduction, generator).mean()
 
@@ -45,7 +54,10 @@ def rjcp(
     reduction: str = "mean",
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, " B"]:
-    """The same quantity for each row, without a graph: can the learned geometry be trusted here?"""
+    """How far g is from the local inverse of f at each x: 0 exact, 1 for a g that does not react.
+
+    The quantity of ``dc.jcp``, which has the same arguments, row by row and not differentiable.
+    """
     with torch.no_grad():
         return _per_row(pair, x, probes, kind, reduction, generator)
 

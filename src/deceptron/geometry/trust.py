@@ -12,10 +12,12 @@ below the noise is invisible to every test of this kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.arrays import as_rows, weight_of
@@ -24,18 +26,25 @@ from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
 
 
-def trust(pair: Pair, y: Float[Tensor, "B *y"]) -> Trust:
-    """Per row, whether ``y`` (physical units) is within what the pair knows; f once, g twice.
+def trust(pair: Pair, y: Any) -> Trust:
+    """Whether each observation looks like what the pair was trained on, by two round trips.
 
-    The pair must carry a calibration: ``dc.train`` and the models that ship do. A row that is not
-    finite is flagged with an infinite score.
+    Costs one pass of f and two of g a row. ``solution.trust`` is the same for the observations of a
+    solve, and fills in missing sensors first; here a row that is not finite is flagged with an
+    infinite score.
+
+    Args:
+        pair: with a calibration, as ``dc.train`` and ``dc.load`` give it.
+        y: observations, one a row, physical units: a tensor or any array.
     """
     limits = calibration_of(pair).trust
     if limits is None:
         raise ConfigError(
             "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
         )
-    parts = round_trips(pair, y)
+    rows = y if isinstance(y, Tensor) else torch.as_tensor(np.array(y))
+    weight = next(pair.parameters(), None) if isinstance(pair, nn.Module) else None
+    parts = round_trips(pair, rows if weight is None else rows.to(weight))
     z = _standardised(parts, limits.parts) / limits.limit
     z = torch.where(z.isfinite(), z, torch.inf)
     score, index = z.max(1)

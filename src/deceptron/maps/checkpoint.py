@@ -45,7 +45,15 @@ _PARTS = ("f", "g", "wiener")
 
 
 def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
-    """Write ``pair`` to ``path``; the file appears whole or not at all, and replaces an old one."""
+    """Write a pair to one file: weights, units, bounds and calibration (safetensors).
+
+    Args:
+        pair: a ``dc.Deceptron``.
+        path: the file; it appears whole or not at all, and replaces an old one.
+
+    Returns:
+        The path.
+    """
     if not isinstance(pair, Deceptron):
         raise ConfigError(f"save(pair=...) must be a Deceptron; got {type(pair).__name__}")
     path = Path(path)
@@ -96,11 +104,17 @@ def load(
     forward: nn.Module | None = None,
     reverse: nn.Module | None = None,
 ) -> Deceptron:
-    """A pair from a file or the folder of a run, or by name one that ships with the package.
+    """Read a pair; nothing in a file can run code.
 
-    It is in evaluation mode, so that a solve need not make a copy that is.
-    ``forward`` and ``reverse`` receive the weights of maps that were saved from classes of your
-    own; nothing is written into them unless the whole file fits.
+    Args:
+        source: the name of a pair that ships (``dc.problems.names()``), a file that ``dc.save``
+            wrote, or a run folder of ``dc.train``.
+        forward: if f was a class of your own, a module of it that receives the weights. Nothing is
+            written into it unless the whole file fits.
+        reverse: the same for g.
+
+    Returns:
+        Deceptron: the pair, in evaluation mode.
     """
     if isinstance(source, str) and source in shipped():
         with resources.as_file(_zoo() / f"{source}.safetensors") as path:

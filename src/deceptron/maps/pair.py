@@ -179,26 +179,27 @@ class Deceptron(nn.Module):
         y: Tensor = self.f(x)
         return y
 
-    def extra_repr(self) -> str:
-        """Name and shapes, ahead of the modules."""
-        return f"name={self.name!r}, x_shape={self.x_shape}, y_shape={self.y_shape}"
+    def __repr__(self) -> str:
+        """What it is in a few lines; ``pair.f`` and ``pair.g`` show their layers."""
+        facts = "\n".join(f"  {name}: {value}" for name, value in self._facts().items())
+        return f"Deceptron pair {self.name or 'without a name'}\n{facts}"
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is and what it is good for."""
-        sizes = {n: sum(p.numel() for p in m.parameters()) for n, m in self.named_children()}
-        noise = self.noise_std
-        known = self.calibration
-        lines = {
+        return html.facts(f"Deceptron pair {self.name or 'without a name'}", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        noise, known = self.noise_std, self.calibration
+        return {
             "latent x": html.shape(self.x_shape),
             "observation y": html.shape(self.y_shape),
-            "f": f"{type(self.f).__name__}, {sizes['f']:,} parameters",
-            "g": f"{type(self.g).__name__}, {sizes['g']:,} parameters",
+            "surrogate f": _described(self.f),
+            "reverse map g": _described(self.g),
             "noise": "not known" if noise is None else html.number(noise),
             "error bars": "calibrated" if known.interval_factor else "not calibrated",
             "trust": "calibrated" if known.trust else "not calibrated",
+            "verdict": self.verdict,
         }
-        text = html.facts(f"Deceptron pair {self.name or 'without a name'}", lines)
-        return text + html.sentence(self.verdict)
 
     def _set_bounds(self, bounds: Bounds | None) -> None:
         self._low: float | Tensor | None = None
@@ -251,3 +252,8 @@ def _common_shape(bounds: Bounds) -> tuple[int, ...]:
         raise ShapeError(
             f"bounds must have shapes that fit each other; got {[tuple(s) for s in shapes]}"
         ) from None
+
+
+def _described(map: nn.Module) -> str:
+    size = sum(parameter.numel() for parameter in map.parameters())
+    return f"{type(map).__name__}, {size:,} parameters"

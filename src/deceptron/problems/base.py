@@ -176,20 +176,28 @@ class Problem(ABC):
         """The same problem whose ``simulate`` takes latents outside the box as they come."""
         return replace(self, checks=False)
 
+    def __str__(self) -> str:
+        """What it is in a few lines; ``repr`` has every field."""
+        facts = "\n".join(f"  {name}: {value}" for name, value in self._facts().items())
+        return f"Problem {self.name}\n{facts}"
+
     def _repr_html_(self) -> str:
-        """For notebooks: the equation, its shapes, its box and its noise."""
-        lines = {
-            "equation": self.equation or "not stated",
+        """For notebooks: the equation, its shapes, its bounds and its noise."""
+        return html.facts(f"Problem {self.name}", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        derivatives = "yes" if self.differentiable else "none: values only"
+        if not self.has_simulator:
+            derivatives = "none: made from data, without a simulator"
+        return {
+            **({"equation": self.equation} if self.equation else {}),
             "latent x": html.shape(self.x_shape),
             "observation y": html.shape(self.y_shape),
-            "box": " to ".join(map(html.number, self.bounds)),
-            "noise": html.number(self.noise_std),
+            "bounds of x": " to ".join(map(html.number, self.bounds)),
+            "noise of y": html.number(self.noise_std),
             "rows": f"{self.train_count} to train on, {self.val_count} to validate",
-            "derivatives": "yes" if self.differentiable else "none: values only",
+            "derivatives": derivatives,
         }
-        if not self.has_simulator:
-            lines["derivatives"] = "none: made from data, without a simulator"
-        return html.facts(f"Problem {self.name}", lines)
 
     @abstractmethod
     def _simulate(self, x: Tensor) -> Tensor: ...

@@ -43,9 +43,11 @@ class Split:
         return f"Split(x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, {self.x.dtype})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """``train`` and ``val`` are noise-free; ``test``, ``shifted`` and ``extreme`` are noisy.
+    """Rows of a problem, by split; each split is made when it is first used.
+
+    ``train`` and ``val`` are noise-free; ``test``, ``shifted`` and ``extreme`` are noisy.
 
     Attributes:
         problem: whose rows these are.
@@ -56,6 +58,9 @@ class Dataset:
     problem: Problem
     seed: int
     dtype: torch.dtype
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.problem.name}, seed {self.seed}, {self.dtype})"
 
     @cached_property
     def train(self) -> Split:

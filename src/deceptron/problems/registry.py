@@ -39,7 +39,13 @@ def names() -> list[str]:
 
 
 def get(name: str, **overrides: Any) -> Problem:
-    """The problem of this name; any of its fields can be given another value."""
+    """The problem of this name.
+
+    Args:
+        name: one of ``dc.problems.names()``.
+        overrides: other values for fields of a problem that ships, for example ``grid=64`` or
+            ``noise_std=0.03``; ``deceptron problems NAME`` lists them.
+    """
     if name in _DEFINED:
         if overrides:
             raise ConfigError(
@@ -74,13 +80,27 @@ def define(
     equation: str = "",
     paper: str = "",
 ) -> Problem:
-    """A problem from plain functions; it can then be had by name and be trained and solved.
+    """A problem of your own, from a simulator and a sampler; then run ``problems.verify`` on it.
 
-    ``simulate(x)`` maps rows to rows and ``sample(count, generator)`` draws rows; both may work in
-    NumPy when ``differentiable=False``. A simulator of ``dc.simulators`` says itself whether it has
-    derivatives; any other function is taken to be differentiable by torch. ``shifted`` and
-    ``extreme`` are samplers of the two other test sets. Defining a name again replaces it. Run
-    ``problems.verify`` on the result.
+    Args:
+        name: for ``dc.problems.get`` and run folders; defining it again replaces it.
+        simulate: ``(rows, *x) -> (rows, *y)``, each row by itself, without noise. A PyTorch
+            function, or one of ``dc.simulators`` for code from elsewhere.
+        sample: ``(count, generator) -> (count, *x)``, plausible latents; the networks learn from
+            these.
+        bounds: ``(low, high)`` of the latents, numbers or one row of x each; answers stay inside.
+        noise_std: standard deviation of the noise, a number or one row of y.
+        differentiable: whether derivatives flow through ``simulate``. By default what a simulator
+            of ``dc.simulators`` says of itself, and True for any other function. With False the
+            function may work in NumPy.
+        shifted: a sampler of latents unlike those of ``sample``, for ``dataset(seed).shifted``.
+        extreme: another, for ``dataset(seed).extreme``.
+        scaling: whether y is normalised by ``"component"`` or by ``"channel"``, its first axis.
+        train_count: rows that are simulated to train on.
+        val_count: rows that choose epochs and calibrate.
+        test_count: rows of ``dataset(seed).test``.
+        equation: what it solves, in a line, for tables and pages.
+        paper: what of it is the paper's; only the problems that ship need it.
     """
     if name in _BUILT_IN:
         raise ConfigError(f"name must not be that of a built-in problem; got {name!r}")
@@ -120,10 +140,10 @@ def from_data(
     scaling: Literal["component", "channel"] = "component",
     equation: str = "",
 ) -> MeasuredProblem:
-    """A problem from pairs: training, one-shot, wiener, trust, error bars, the surrogate as f.
+    """A problem from measured pairs of latent and observation, without a simulator.
 
-    What needs a simulator cannot be had and says so: ``problem.simulate``, fresh rows, shifted
-    sets, and solving on the true physics.
+    It can be trained and solved on the surrogate, with trust and error bars. What needs a simulator
+    raises an error that says so: ``problem.simulate``, fresh rows, shifted sets.
 
     Args:
         x: latents, one a row: a tensor, an array or lists.

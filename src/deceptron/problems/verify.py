@@ -63,8 +63,15 @@ _DEFECT = 1e-6
 def verify(problem: Problem, *, rows: int = 64, seed: int = 0, quiet: bool = False) -> Report:
     """Check samples, bounds, dtype, batching and derivatives; print what is wrong and return it.
 
-    ``rows`` latents of the family and as many points from all over the box are simulated; fewer
-    may miss the part of the box where a simulator has no answer.
+    Args:
+        problem: yours, from ``dc.problems.define``.
+        rows: how many latents of the family, and as many points from all over the bounds, are
+            simulated; fewer may miss a place where the simulator has no answer.
+        seed: of those.
+        quiet: print nothing.
+
+    Returns:
+        Report: what was found; ``report.ok`` says whether nothing is wrong.
     """
     found = _Findings()
     x = found.of("samples in the box", lambda: _samples(problem, rows, seed))

@@ -57,13 +57,16 @@ def solve(
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Solution:
-    """Find, for each row of ``y``, a latent x whose prediction explains it.
+    """Find, for each row of ``y``, a latent x whose prediction explains it::
 
-    The default, ``guarded``, starts at g(y) and corrects what the data demand beyond chance: the
-    size and roughness of the correction are chosen row by row by their evidence. Other methods
-    minimise ``0.5 * mean(((f(x) - y) / s)**2)`` over the box, in the pair's normalised measurement
-    units, s = 1 where no noise is known; with a ``prior``, the negative log posterior. Rows never
-    influence each other: N rows together give what N solves give.
+        solution = dc.solve(pair, y, forward=problem)  # on the true simulator
+        solution.x, solution.std, solution.trust
+
+    The default, ``guarded``, starts at g(y), the network's answer, and keeps it where it explains
+    the data to the noise. Elsewhere it corrects the answer by what the data of that row demand.
+    Other methods minimise ``0.5 * mean(((f(x) - y) / s)**2)`` within the bounds, in the pair's
+    normalised units, s = 1 where no noise is known; with a ``prior``, the negative log posterior.
+    Rows never influence each other: N rows together give what N solves give.
 
     Args:
         pair: anything with ``f`` and ``g``; the classical methods also take a bare callable f.
@@ -76,8 +79,8 @@ def solve(
             is then called with plain tensors, may return any array, and is never differentiated:
             images of directions are differences of its values, and what derivatives a method needs
             are those of the pair's f. By default True, or what the simulator says of itself.
-        surrogate_steps: with ``forward``, take up to so many steps on the pair's f first. Its
-            evaluations are counted apart, as ``cost.surrogate``.
+        surrogate_steps: with ``forward``, take up to this many steps on the pair's f first. They
+            are counted apart, as ``cost.surrogate``.
         x0: where to start; the default is the method's (guarded: g(y); most others: zero),
             projected on the bounds.
         bounds: ``(low, high)``, numbers or tensors that broadcast to one row of x; by default
@@ -86,15 +89,15 @@ def solve(
             ``(B, 1, ...)`` with one for each row, or the shape of y; infinite is a missing sensor.
             Residuals then count by their noise, and rows stop once they are down to it (the
             discrepancy principle). A pair that was trained for a range of noise levels is used at
-            this one. The guarded method takes the noise of the pair if neither noise nor another
-            stopping rule is given, and then allows for data that are noisier than that.
-        prior: regularise by this: mean and covariance of the latents, for example
-            ``problem.prior``; needs ``noise_std``. Methods that start at zero start at the mean,
-            and inner solvers are preconditioned by the covariance.
+            this one. Without it the guarded method takes the noise that the pair was trained for,
+            unless another stopping rule is given, and allows for data that are noisier.
+        prior: mean and covariance of the latents to regularise by, for example
+            ``problem.prior``; needs ``noise_std``. Methods that start at zero then start at the
+            mean, and inner solvers are preconditioned by the covariance.
         tau: how many times the noise level counts as explained, by default what 99% of pure noise
             stays below: 1.2 for 64 components, 1.05 for 1000. With a prior there is an answer to
             converge to, so the rule is on only if tau is given.
-        max_iterations: accepted steps a row may take; the default is the method's.
+        max_iterations: steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.
         gradient_tolerance: stop when the projected gradient has fallen to this fraction of its
@@ -110,6 +113,9 @@ def solve(
         callback: called as ``callback(pass_number, snapshot)`` after the first evaluation and
             after each pass, in which every live row makes one trial; a true value ends the run.
         progress: show a progress bar (rows done).
+
+    Returns:
+        Solution: the answers. A row that fails raises nothing; its ``status`` says how it ended.
     """
     settings = {name: value for name, value in locals().items() if name not in ("pair", "y")}
     chosen = get_method(method)

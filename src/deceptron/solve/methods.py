@@ -79,7 +79,12 @@ class Method:
 
 
 def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
-    """Algorithm 1 of the paper, exactly."""
+    """D-IPG, Algorithm 1 of the paper, exactly.
+
+    Args:
+        relaxation: share of the way to the proposal that a step goes, rho in the paper.
+        search: the line search; by default that of the paper.
+    """
     descent = Published(relaxation)
     return Method(
         name="d-ipg",
@@ -91,7 +96,12 @@ def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
 
 
 def d_ipg_difference(relaxation: float = 1.0, search: Armijo | None = None) -> Method:
-    """Steps g(y_t - a r_t) - g(y_t), which vanish with the step size."""
+    """D-IPG with steps g(y_t - a r_t) - g(y_t), which vanish with the step size a.
+
+    Args:
+        relaxation: share of such a step that is taken.
+        search: the line search.
+    """
     descent = Difference(relaxation)
     return Method(
         name="d-ipg-difference",
@@ -102,7 +112,11 @@ def d_ipg_difference(relaxation: float = 1.0, search: Armijo | None = None) -> M
 
 
 def d_ipg_tangent(search: Armijo | None = None) -> Method:
-    """Steps -a J_g r, one jvp through g for each accepted point."""
+    """D-IPG with steps -a J_g r: one jvp through g for each accepted point.
+
+    Args:
+        search: the line search.
+    """
     return Method(
         name="d-ipg-tangent",
         descent=lambda n: Tangent(),
@@ -120,9 +134,20 @@ def guarded(
     progress: float | None = 0.02,
     search: Armijo | None = None,
 ) -> Method:
-    """From g(y*), the learned step where it pays, Newton-CG where it does not; the noise stops it.
+    """The default: g(y), corrected by what the data demand (``docs/ideas``).
 
-    Converges for any g: see ``solve/descents/guarded.py``.
+    The settings are of the safeguarded steps that it takes where no correction is possible: where
+    the noise is not known, or the caller states another end, a start or a prior. Those converge for
+    any g (proof in ``solve/descents/guarded.py``).
+
+    Args:
+        quality: a learned step is taken alone while it leaves at most this share of the residual.
+        directions: how many learned directions a step may combine, and when one more pays.
+        cg_steps: most conjugate-gradient steps of an inner solve.
+        cg_tolerance: relative residual at which an inner solve stops.
+        progress: where the noise is known, a step that lowers the misfit by less than this share is
+            a row's last.
+        search: the line search.
     """
     linear = ConjugateGradients(check_count("cg_steps", cg_steps), cg_tolerance, to_noise=True)
     directions = directions or Directions()
@@ -189,12 +214,15 @@ def by_values(method: Method) -> Method:
 
 
 def gradient_descent(*, of_mean: bool = False, search: Armijo | None = None) -> Method:
-    """Projected gradient; the step size carries over from step to step.
+    """Projected gradient descent; the step size carries over from step to step.
 
-    Where the curvature is L, a step of size a lowers the objective by the share 1 - a L / 2 of its
-    slope. Asking for a quarter keeps a below 1.5 / L; next to 2 / L steps bounce between the walls
-    of a valley, and a decrease of less than round-off is no progress.
+    Args:
+        of_mean: take the gradient of the mean square instead of the sum, as the paper does.
+        search: the line search.
     """
+    # Where the curvature is L, a step of size a lowers the objective by the share 1 - a L / 2 of
+    # its slope. Asking for a quarter keeps a below 1.5 / L; next to 2 / L steps bounce between the
+    # walls of a valley, and a decrease of less than round-off is no progress.
     return Method(
         name="gd",
         descent=lambda n: Steepest(of_mean),
@@ -212,7 +240,16 @@ def gauss_newton(
     cg_tolerance: float = 1e-6,
     search: Armijo | None = None,
 ) -> Method:
-    """Undamped Gauss-Newton with backtracking."""
+    """Undamped Gauss-Newton with backtracking.
+
+    Args:
+        relaxation: share of each step that is taken.
+        linear: ``"dense"`` forms the Jacobian, ``"cg"`` does not; ``"auto"`` forms it for few
+            unknowns.
+        cg_steps: most conjugate-gradient steps of an inner solve.
+        cg_tolerance: relative residual at which an inner solve stops.
+        search: the line search.
+    """
     return Method(
         name="gn",
         descent=lambda n: FixedDamping(
@@ -232,7 +269,17 @@ def levenberg_marquardt(
     cg_tolerance: float = 1e-6,
     search: AdaptiveDamping | Armijo | None = None,
 ) -> Method:
-    """Levenberg-Marquardt: adaptive damping, or the fixed ``damping`` if one is given."""
+    """Levenberg-Marquardt.
+
+    Args:
+        damping: a fixed damping; by default it adapts to how well steps do.
+        relaxation: share of each step that is taken, with a fixed damping only.
+        linear: ``"dense"`` forms the Jacobian, ``"cg"`` does not; ``"auto"`` forms it for few
+            unknowns.
+        cg_steps: most conjugate-gradient steps of an inner solve.
+        cg_tolerance: relative residual at which an inner solve stops.
+        search: rules of the damping, or with a fixed one the line search.
+    """
     wanted = AdaptiveDamping if damping is None else Armijo
     if search is not None and not isinstance(search, wanted):
         raise ConfigError(
@@ -261,7 +308,12 @@ def levenberg_marquardt(
 
 
 def l_bfgs(memory: int = 20, search: Wolfe | Armijo | None = None) -> Method:
-    """Limited-memory BFGS with a Wolfe line search; needs f and its gradient only."""
+    """Limited-memory BFGS; needs f and its gradient only.
+
+    Args:
+        memory: steps that the estimate of the curvature remembers.
+        search: the line search; by default one by the Wolfe conditions.
+    """
     descent = LBFGS(memory)
     return Method(
         name="l-bfgs",
@@ -273,7 +325,7 @@ def l_bfgs(memory: int = 20, search: Wolfe | Armijo | None = None) -> Method:
 
 
 def one_shot() -> Method:
-    """The reverse map alone: x = g(y*)."""
+    """The reverse map alone, x = g(y)."""
     return Method(
         name="one-shot",
         descent=lambda n: Steepest(),
@@ -285,7 +337,7 @@ def one_shot() -> Method:
 
 
 def wiener() -> Method:
-    """The closed-form ridge regression that the pair carries."""
+    """The best linear estimate from the training data, a ridge regression that the pair carries."""
     return Method(
         name="wiener", descent=lambda n: Steepest(), search=Armijo(), start="wiener", direct=True
     )
@@ -318,6 +370,9 @@ def published(name: str) -> Method:
     GN and LM relax by 0.4 and backtrack at most 8 times from a full step; LM's damping is fixed at
     1e-2, CG makes at most 30 steps. Gradient descent starts each step at 1 along the gradient of
     the mean square. Rows stop by the gradient over that of the start.
+
+    Args:
+        name: ``"d-ipg"``, ``"gd"``, ``"gn"``, ``"lm"`` or ``"l-bfgs"``.
     """
     variants: dict[str, Callable[[], Method]] = {
         "d-ipg": d_ipg,

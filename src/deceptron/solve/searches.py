@@ -22,13 +22,18 @@ def _round_off(misfit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
 
 @dataclass(frozen=True)
 class Armijo:
-    """Accept if phi(x + p) <= phi(x) + c <grad, p>; else shrink the scale.
+    """Accept a step p if phi(x + p) <= phi(x) + c <grad, p>; else shrink it and try again.
 
-    ``require_descent`` also rejects a step with <grad, p> >= 0, and forgives a rise within the
-    round-off of the misfit, so that a row can reach its gradient tolerance. Algorithm 1 of the
-    paper has neither: its acceptance may raise the misfit where the learned step does not descend.
-    ``carry`` starts the next search at twice the scale that was last accepted instead of at
-    ``initial_scale``, which a method without a natural scale (gradient descent) needs.
+    Attributes:
+        initial_scale: of the first trial.
+        sufficient_decrease: c.
+        shrink: factor on the scale after a rejection.
+        max_backtracks: rejections after which a row gives up.
+        require_descent: also reject a step with <grad, p> >= 0, and forgive a rise within the
+            round-off of the misfit, so that a row can reach its gradient tolerance. Algorithm 1 of
+            the paper does neither: it may raise the misfit where the learned step does not descend.
+        carry: start the next search at twice the scale that was last accepted, which a method
+            without a natural scale (gradient descent) needs.
     """
 
     initial_scale: float = 1.0
@@ -120,8 +125,15 @@ class WolfeState(SearchState):
 class Wolfe:
     """Weak Wolfe conditions by bracketing; they keep s'y > 0 for quasi-Newton updates.
 
-    A step that the box has bent is accepted on sufficient decrease alone, because the slope along
-    the unprojected direction says nothing there; so is any step after ``patience`` trials.
+    A step that the bounds have bent is accepted on sufficient decrease alone, because the slope
+    along the unprojected direction says nothing there.
+
+    Attributes:
+        sufficient_decrease: share of the slope that a step must gain.
+        curvature: share of the slope that may be left at its end.
+        expand: factor on a step that is too short.
+        patience: trials after which sufficient decrease is enough.
+        max_trials: trials after which a row gives up.
     """
 
     sufficient_decrease: float = 1e-4
@@ -203,10 +215,13 @@ class DampingState(SearchState):
 class AdaptiveDamping:
     """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
 
-    ``relative_start`` is the first damping in units of |w J|^2, which is estimated by the Rayleigh
-    quotient along the steepest descent in the objective's metric (once a solve). Nielsen eases the
-    damping by at most 1/3 a step; ``fastest_ease`` lets a nearly linear problem reach the undamped
-    step sooner.
+    Attributes:
+        relative_start: the first damping in units of ``|w J|^2``, estimated by the Rayleigh
+            quotient along the steepest descent in the objective's metric (once a solve).
+        accept_ratio: least gain ratio of a step that is taken.
+        fastest_ease: least factor on the damping after a good step. Nielsen has 1/3; less lets a
+            nearly linear problem reach the undamped step sooner.
+        max_rejections: rejections after which a row gives up.
     """
 
     relative_start: float = 1e-3

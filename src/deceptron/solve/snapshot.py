@@ -11,10 +11,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees after each pass: the rows that were live in it.
+    """What a callback sees after each pass: the rows that were at work in it.
 
-    ``reason`` is -1 where a row goes on and a ``Reason`` where it has just stopped;
-    ``evaluations`` counts what the row has asked for so far (f, g, jvp and vjp alike).
+    Attributes:
+        rows: which they are, as indices of the observations.
+        x: where they are.
+        residual: root mean square of prediction minus data, normalised units.
+        loss: the objective over the number of observed components.
+        iterations: steps taken so far.
+        accepted: whether the trial of this pass was taken.
+        reason: a ``dc.Reason`` where a row has just stopped, -1 where it goes on.
+        evaluations: what the row has asked for so far, f, g, jvp and vjp alike.
     """
 
     rows: Int[Tensor, " B"]

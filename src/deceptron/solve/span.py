@@ -71,9 +71,12 @@ def feasible(
 
 @dataclass(frozen=True)
 class Directions:
-    """At most ``most`` of them; one that lowers the quadratic model by less than the share ``pays``
-    is dull, and the last of its kind. Once no more than the share ``enough`` of the residual is
-    left the model is not worth solving further.
+    """How many directions a learned step may combine.
+
+    Attributes:
+        most: at most so many.
+        pays: one that lowers the quadratic model by less than this share is the last of its kind.
+        enough: once no more than this share of the residual is left, no further one is tried.
     """
 
     most: int = 12
@@ -93,8 +96,8 @@ class Directions:
         pulls: Sequence[Pull],
         asking: Bool[Tensor, " B"],
     ) -> Span:
-        """Of the rows that ask: pulled by the first of ``pulls`` until it is dull, then by the
-        next; a row is done at the noise. Rows that do not ask cost nothing.
+        """Of the rows that ask: pulled by the first of ``pulls`` until it no longer pays, then by
+        the next; a row is done at the noise. Rows that do not ask cost nothing.
         """
         span = Span.empty(point)
         kind = torch.where(asking, 0, len(pulls))

@@ -103,8 +103,9 @@ def solve_file(
         dtype: precision in which to solve.
         device: where to solve.
         on_chunk: called as ``on_chunk(rows_done, rows)`` after each chunk.
-        method: as in ``dc.solve``, like everything else in ``settings``; a ``noise_std`` with a
-            row for every observation goes with its rows.
+        method: as in ``dc.solve``.
+        settings: anything else that ``dc.solve`` takes; a ``noise_std`` with a row for every
+            observation goes with its rows.
     """
     for name in _NOT_HERE:
         if name in settings:

@@ -40,13 +40,20 @@ def train(
     dtype: torch.dtype = torch.float32,
     checkpoint_seconds: float = 10.0,
 ) -> Deceptron:
-    """Learn a pair for ``problem``: forward surrogate, reverse map, then its local geometry.
+    """Train a pair of networks for ``problem``, and calibrate its error bars and trust::
+
+        pair = dc.train(problem, out="runs/mine")  # call it again to continue after a kill
+        print(pair.verdict)
+
+    Rows are drawn from the problem. Three stages follow: the surrogate f, the reverse map g, and g
+    again with the Jacobian composition penalty (JCP). Then validation rows tell how large the
+    errors of both are.
 
     Args:
         problem: a name (``dc.problems.names()``) or a problem of your own.
         preset: ``"standard"``, ``"paper"``, ``"paper-reduced"``, ``"smoke"``, or a ``Recipe``
             with your own settings.
-        out: run folder; made if missing. ``None`` keeps everything in memory.
+        out: run folder, made if missing; without one everything stays in memory.
         seed: of data, weights and batches. The same seed gives the same bits on the same machine
             with the same number of threads.
         jcp: whether stage 3 of the returned pair includes the Jacobian composition penalty.
@@ -61,6 +68,9 @@ def train(
         dtype: precision of data and weights.
         checkpoint_seconds: write a checkpoint after an epoch when the last one is this old.
             A killed run loses at most that much work and one epoch.
+
+    Returns:
+        Deceptron: the pair, in evaluation mode; ``dc.load(out)`` reads it again.
     """
     problem = get(problem) if isinstance(problem, str) else problem
     if not isinstance(problem, Problem):

@@ -106,10 +106,19 @@ def recalibrate(
     """``pair`` with its trust, error bars and corrections found anew on ``problem``, no training.
 
     For a pair that meets another grid (``pair.at_grid``), another noise or another family than it
-    was trained on. ``simulations`` latents are drawn and simulated; corrections cost about as many
-    products with the Jacobian again. The weights are shared with the pair that was given, which
-    stays as it is. The surrogate's error is measured as well, so ``verdict`` is about the new
-    problem. ``progress`` shows a bar on standard error, by default on a terminal.
+    was trained on.
+
+    Args:
+        pair: stays as it is; the weights of the result are shared with it.
+        problem: what to calibrate on; it must have a simulator and the shapes of the pair.
+        simulations: latents that are drawn and simulated. Corrections cost about as many products
+            with the Jacobian again.
+        seed: of those latents and their noise.
+        progress: show a bar on standard error; by default on a terminal.
+
+    Returns:
+        The pair with a new calibration. The error of its surrogate is measured, too, so its
+        ``verdict`` is about the new problem.
     """
     _check_noise(problem)
     if not problem.has_simulator:

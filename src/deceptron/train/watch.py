@@ -57,11 +57,12 @@ def watchers(
 @contextmanager
 def _shown(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
     left = TimeLeft(plan, done)
-    with show_progress("training", unit="epochs") as tell:
+    # A bar knows the epochs of one stage only, and stages differ in pace.
+    with show_progress("training", unit="epochs", estimates=False) as tell:
 
         def show(row: Row) -> None:
             stage = row["stage"]
-            words = f"{_NAMES[stage]}  {summary(row)}  {_clock(left.after(row))} to the end"
+            words = f"{_NAMES[stage]}  {summary(row)}  about {_clock(left.after(row))} left in all"
             tell(row["epoch"], plan[stage], words)
 
         yield show

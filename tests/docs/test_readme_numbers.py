@@ -1,0 +1,76 @@
+"""The table of the README has the numbers of the pages that it names as its sources."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+README = ROOT / "README.md"
+TRUSTED = DOCS / "results" / "trusted.md"
+PAST = DOCS / "results" / "past_the_paper.md"
+
+
+def lines(page: Path, heading: str) -> list[dict[str, str]]:
+    """The first table below a heading, or below a cell, as dictionaries."""
+    text = page.read_text()
+    rows = [row for row in text[text.index(heading) :].splitlines() if row]
+    start = next(k for k, row in enumerate(rows) if row.startswith("|"))
+    table = []
+    for row in rows[start:]:
+        if not row.startswith("|"):
+            break
+        table.append([cell.strip() for cell in row.strip("|").split("|")])
+    heads, _, *body = table
+    return [dict(zip(heads, row, strict=True)) for row in body]
+
+
+def expected(problem: str) -> dict[str, str]:
+    (ours,) = (
+        line
+        for line in lines(TRUSTED, "## The three sets of the seven problems")
+        if (line["problem"], line["set"], line["noise"]) == (problem, "shifted", "not told")
+    )
+    cold = {line["shifted sets, mean RMSE"]: line for line in lines(PAST, "| shifted sets")}
+    runs = cold[problem]["simulator evaluations: gn-cold, guarded-true"]
+    return {
+        "error, network alone": ours["one shot"],
+        "error, Gauss-Newton": cold[problem]["gn-cold"],
+        "error, `dc.solve`": ours["default"],
+        "truth in 90% intervals": f"{float(ours['coverage']):.0%}",
+        "runs, Gauss-Newton": runs.partition(",")[0],
+        "runs, `dc.solve`": ours["median evaluations"],
+    }
+
+
+@pytest.mark.parametrize("line", lines(README, "## What that buys"), ids=lambda row: row["problem"])
+def test_a_line_of_the_table_is_what_was_measured(line: dict[str, str]) -> None:
+    told = {name: cell for name, cell in line.items() if name != "problem"}
+    assert told == expected(line["problem"])
+
+
+def test_every_problem_that_ships_is_in_the_table() -> None:
+    shown = {line["problem"] for line in lines(README, "## What that buys")}
+    assert shown == {line["problem"] for line in lines(TRUSTED, "## The three sets")}
+
+
+def test_sentences_give_the_numbers_of_the_test_sets_and_of_the_table() -> None:
+    text = README.read_text()
+    for problem in ("darcy-2d", "navier-stokes-2d"):
+        (found,) = (
+            line
+            for line in lines(TRUSTED, "## The three sets")
+            if (line["problem"], line["set"], line["noise"]) == (problem, "test", "not told")
+        )
+        assert f"{found['one shot']} to {found['default']}" in text
+    table = lines(README, "## What that buys")
+    ours = [int(line["runs, `dc.solve`"]) for line in table]
+    theirs = [float(line["runs, Gauss-Newton"]) for line in table]
+    least, most = (round(runs / 100) * 100 for runs in (min(theirs), max(theirs)))
+    promise = (
+        rf"{min(ours)} to {max(ours)} simulator runs where Gauss-Newton takes {least} to {most}"
+    )
+    assert re.search(promise, text)
