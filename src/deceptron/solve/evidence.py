@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.bases import Basis
-from deceptron.core.corrections import SIZES, Corrections, Member
+from deceptron.core.corrections import FINENESS, SIZES, Corrections, Member
 from deceptron.solve.rows import RowData
 
 PREFERENCE = 10.0
@@ -69,12 +69,14 @@ class Quadratics:
         The systems are scaled to a unit diagonal first (a direction that is zero gets one), and
         the factor is of those; ``scaling`` undoes it.
         """
-        system = self.hessian + stiffness / t[:, :, None, None]
+        system = stiffness / t[:, :, None, None]
+        system += self.hessian
         scaling = self.scaling(system)
-        system = system * scaling[..., :, None] * scaling[..., None, :]
+        system *= scaling[..., :, None]
+        system *= scaling[..., None, :]
         # Ten times round-off; directions that are this dependent tell nothing apart.
-        eye = torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
-        factor, failed = torch.linalg.cholesky_ex(system + 1e-13 * eye)
+        system.diagonal(dim1=-2, dim2=-1).add_(1e-13)
+        factor, failed = torch.linalg.cholesky_ex(system)
         right = (scaling * self.slope)[..., None]
         z = torch.cholesky_solve(right, factor)[..., 0] * scaling
         value = self.square - (z * self.slope).sum(-1)
@@ -116,35 +118,43 @@ def choose(
     best: Chosen | None = None
     least = torch.full_like(quadratics.square, torch.inf)
     sizes = torch.tensor(SIZES, dtype=least.dtype, device=least.device)
+    rows = torch.arange(len(least), device=least.device)
+    marks = torch.arange(0, len(SIZES), FINENESS, device=least.device)[:, None]
+    around = torch.arange(1 - FINENESS, FINENESS, device=least.device)[:, None]
     for number, member in enumerate(corrections.members):
         stiffness = quadratics.stiffness(member)
-        z, value, factor = quadratics.minimise(stiffness, t)
         if regression is not None and regression.member == number:
-            guess = z[SIZES.index(regression.size)]
-        if determinants is not None:
-            determinant = determinants[number]
-        else:
-            determinant = _determinant(quadratics, stiffness, t, factor, member)
-        noise = torch.ones_like(value)
-        if free_noise:
-            noise = (value / count).clamp_min(1.0).sqrt()
-        likelihood = value / noise.square() + 2 * count * noise.log() + determinant
-        score = likelihood + 2 * PREFERENCE * noise.log()
-        score = torch.where(score.isfinite(), score, torch.inf)
-        lowest, place = score.min(0)
-        rows = torch.arange(len(place), device=place.device)
-        spread = z.new_empty(len(place), 0)
-        if complete:
-            spread = _spread(quadratics, stiffness, t[place, rows], factor[place, rows])
-        found = Chosen(
-            z=z[place, rows],
-            member=torch.full_like(place, number),
-            size=sizes[place],
-            noise=noise[place, rows],
-            spread=spread,
-        )
-        best = found if best is None else found.where(lowest < least, best)
-        least = torch.minimum(lowest, least)
+            size = SIZES.index(regression.size)
+            guess = quadratics.minimise(stiffness, t[size : size + 1])[0][0]
+        # The score is smooth in the size: its least value is next to the best of the marks.
+        places = marks.expand(-1, len(rows))
+        for _ in range(2):
+            strength = t.gather(0, places)
+            z, value, factor = quadratics.minimise(stiffness, strength)
+            if determinants is not None:
+                determinant = determinants[number].gather(0, places)
+            else:
+                determinant = _determinant(quadratics, stiffness, strength, factor, member)
+            noise = torch.ones_like(value)
+            if free_noise:
+                noise = (value / count).clamp_min(1.0).sqrt()
+            likelihood = value / noise.square() + 2 * count * noise.log() + determinant
+            score = likelihood + 2 * PREFERENCE * noise.log()
+            score = torch.where(score.isfinite(), score, torch.inf)
+            lowest, place = score.min(0)
+            spread = z.new_empty(len(place), 0)
+            if complete:
+                spread = _spread(quadratics, stiffness, strength[place, rows], factor[place, rows])
+            found = Chosen(
+                z=z[place, rows],
+                member=torch.full_like(place, number),
+                size=sizes[places[place, rows]],
+                noise=noise[place, rows],
+                spread=spread,
+            )
+            best = found if best is None else found.where(lowest < least, best)
+            least = torch.minimum(lowest, least)
+            places = (places[place, rows] + around).clamp(0, len(SIZES) - 1)
     assert best is not None
     return best, guess
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 T = TypeVar("T", bound="RowData")
@@ -64,6 +64,12 @@ def joined(parts: Sequence[T]) -> T:
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """Inner product of each row of ``a`` with the same row of ``b``."""
     return torch.linalg.vecdot(a, b)
+
+
+def products(matrix: Float[Tensor, "B k n"], v: Float[Tensor, "B n"]) -> Float[Tensor, "B k"]:
+    """Matrix times vector, row by row of the batch."""
+    # As matrix @ v it takes up to six times as long (MKL, AVX2).
+    return (v[:, None] @ matrix.mT)[:, 0]
 
 
 def norm(a: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ surrogate's: neither direction has to be right, since its image is measured.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,7 +33,7 @@ from deceptron.solve.evidence import Chosen, Quadratics, bases_of, choose
 from deceptron.solve.model import Model, Point
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, joined, norm
+from deceptron.solve.rows import RowData, joined, norm, products
 
 DENSE = 32
 # What the first span is grown with, before the evidence has spoken: rough and large.
@@ -47,6 +48,8 @@ DIFFERENCE = 0.03
 CORRECTION, REGRESSION = range(2)
 # Pairs of directions that the first linearisation and the later ones may take.
 PAIRS = (14, 20)
+# Places of rows; of all of them a slice, which copies nothing.
+Rows: TypeAlias = Tensor | slice
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,8 @@ class Spanned:
         self._e = (point.x - start).double()
         self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
+        # Standard deviation of each component; infinite where nothing was observed.
+        self._noise = 1 / model.objective.whiten(torch.ones_like(point.r)).double()
         self._reserve(0)
 
     def _reserve(self, most: int) -> None:
@@ -252,10 +257,10 @@ class Spanned:
         precision = family.solve(eye)
         system = self._a @ self._a.mT + precision
         off = family.mean.to(eye).flatten() - start.double()
-        slope = (self._a @ self._r[:, :, None])[:, :, 0] + off @ precision
+        slope = products(self._a, self._r) + off @ precision
         factor, failed = torch.linalg.cholesky_ex(system)
         e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
-        left = self._r - (e[:, None] @ self._a)[:, 0]
+        left = self._r - self._image(e)
         value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
         plausible = (failed == 0) & (value <= count * noise_limit(count).square())
         covariance = torch.cholesky_inverse(factor)
@@ -265,6 +270,9 @@ class Spanned:
     def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
         """The direction of these coordinates."""
         return (z[:, None] @ self._q)[:, 0]
+
+    def _image(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B m"]:
+        return (z[:, None] @ self._a)[:, 0]
 
     def fill(self) -> None:
         """All directions: one product for each unknown."""
@@ -286,18 +294,18 @@ class Spanned:
         self._reserve(n)
         self._count = n
         self._room_q.copy_(torch.eye(n))
-        self._room_a.copy_(columns / _noise(model, point)[:, None])
+        self._room_a.copy_(columns / self._noise[:, None])
         for key, basis in self._bases.items():
             self._room_c[key].copy_(basis.forward(self._q))
         torch.matmul(self._a, self._a.mT, out=self._room_hessian)
-        self._move_residual((self._e[:, None] @ self._a)[:, 0])
+        self._move_residual(self._image(self._e))
 
     def grow(self, state: Corrected | None, pairs: int) -> None:
         """Pairs of directions while they pay; the first one is the correction so far."""
         point = self._point
         self._reserve(2 * pairs + (state is not None))
         going = torch.ones_like(point.misfit, dtype=torch.bool)
-        here = _Here(self._model, point, torch.arange(len(point.x), device=point.x.device))
+        here = _Here(self._model, point, slice(None))
         shapes = self._shapes(state)
         if state is not None:
             length = norm(self._e)
@@ -308,7 +316,7 @@ class Spanned:
             rows = going.nonzero().flatten()
             if len(rows) == 0:
                 break
-            if 2 * len(rows) <= len(here.rows):
+            if 2 * len(rows) <= len(here.point.x):
                 here = _Here(self._model, point, rows, charged=False)
             before = value
             for learned in (False, True):
@@ -331,7 +339,7 @@ class Spanned:
         rows, point = here.rows, here.point
         d = torch.zeros_like(e)
         if learned:
-            noise = _noise(here.model, point)
+            noise = self._noise[rows]
             coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
             amount = going[rows].to(torch.int64)
             ahead = here.model.g(point.y + coloured.to(point.y), amount)
@@ -362,13 +370,13 @@ class Spanned:
         model, point, rows = here.model, here.point, here.rows
         size = norm(d)
         for _ in range(2):
-            d = d - ((self._q @ d[:, :, None]).mT @ self._q)[:, 0]
+            d = d - self.combined(products(self._q, d))
         # What is left of a direction that others span already is round-off.
         usable = norm(d) > 1e-6 * size
         d = torch.where(usable[:, None], d / norm(d).clamp_min(1e-300)[:, None], 0.0)
         if not model.has_derivatives and charged is not None:
             # A value costs a simulation: only rows that ask for it have one.
-            rows = rows[charged[rows]]
+            rows = charged.nonzero().flatten()
             model, point = self._model.at(rows), self._point.take(rows)
         unit = d[rows].to(point.x)
         if model.has_derivatives:
@@ -381,14 +389,13 @@ class Spanned:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
         a = torch.zeros_like(self._r)
-        a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0).double()
-        a[rows] = a[rows] / _noise(model, point).double()
+        a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0) / self._noise[rows]
         if not model.has_derivatives:
             # What the box left of the direction is what the image belongs to.
             d = torch.zeros_like(d)
             d[rows] = step.double()
-            inside = (self._q @ d[:, :, None]).mT
-            d, a = d - (inside @ self._q)[:, 0], a - (inside @ self._a)[:, 0]
+            inside = products(self._q, d)
+            d, a = d - self.combined(inside), a - self._image(inside)
             length = norm(d).clamp_min(1e-300)[:, None]
             d, a = d / length * usable[:, None], a / length * usable[:, None]
         self._append(shapes, d, a)
@@ -404,17 +411,17 @@ class Spanned:
         for key, basis in self._bases.items():
             self._room_c[key][:, k] = basis.forward(d)
         self._room_slope[:, k] = (a * self._r).sum(1)
-        column = (self._a @ a[:, :, None])[:, :, 0]
+        column = products(self._a, a)
         self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
         for shape in shapes:
             c = self._room_c[id(shape.basis)][shape.rows, : k + 1]
-            column = (c @ (c[:, k:] / shape.variances).mT)[:, :, 0]
+            column = products(c, c[:, k] / shape.variances)
             self._room_stiffness[shape.rows, k, : k + 1] = column
             self._room_stiffness[shape.rows, : k + 1, k] = column
 
     def _move_residual(self, by: Float[Tensor, "B m"]) -> None:
         self._r = self._r + by
-        self._room_slope[:, : self._count] = (self._a @ self._r[:, :, None])[:, :, 0]
+        self._room_slope[:, : self._count] = products(self._a, self._r)
 
     def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
         """The correction under the shapes that the span is grown with, and what it leaves."""
@@ -424,24 +431,26 @@ class Spanned:
         quadratics = self.quadratics()
         ones = torch.ones_like(quadratics.square)[None]
         z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
-        return self.combined(z[0]), self._r - (z[0][:, None] @ self._a)[:, 0], value[0]
+        return self.combined(z[0]), self._r - self._image(z[0]), value[0]
 
     def _shapes(self, state: Corrected | None) -> list[_Shape]:
-        """The member that each row's span is preconditioned by."""
+        """What each row's span is preconditioned by: its member so far."""
         members, scale = self._corrections.members, self._corrections.scale
-        rows = torch.arange(len(self._e), device=self._e.device)
         if state is None:
             names = [member.name for member in members]
             first = members[next(names.index(name) for name in FIRST_MEMBERS if name in names)]
             variances = (FIRST_SIZE * scale) ** 2 * first.spectrum.to(self._e)
-            return [_Shape(rows, first.basis, variances[None, None])]
+            return [_Shape(slice(None), first.basis, variances[None])]
+        size = (scale * state.size.double()).square()[:, None]
+        spectra = torch.stack([member.spectrum for member in members]).to(size)
+        variances = size * spectra[state.member]
         found = []
-        for number in state.member.unique().tolist():
-            some = (state.member == number).nonzero().flatten()
-            size = (scale * state.size[some].double()).square()[:, None, None]
-            found.append(
-                _Shape(some, members[number].basis, size * members[number].spectrum.to(size))
-            )
+        for basis in self._bases.values():
+            has_it = torch.tensor([member.basis is basis for member in members])
+            mine = has_it.to(state.member.device)[state.member]
+            if bool(mine.any()):
+                rows = slice(None) if bool(mine.all()) else mine.nonzero().flatten()
+                found.append(_Shape(rows, basis, variances[rows]))
         return found
 
     def _step(self) -> float:
@@ -452,21 +461,18 @@ class Spanned:
 class _Shape:
     """Rows whose corrections have these variances in this basis."""
 
-    rows: Int[Tensor, " k"]
+    rows: Rows
     basis: Basis
-    variances: Float[Tensor, "k 1 n"]
+    variances: Float[Tensor, "#k n"]
 
 
 class _Here:
     """The rows of a span that still grow, linearised."""
 
-    def __init__(
-        self, model: Model, point: Point, rows: Int[Tensor, " k"], *, charged: bool = True
-    ) -> None:
-        everyone = len(rows) == len(point.x)
+    def __init__(self, model: Model, point: Point, rows: Rows, *, charged: bool = True) -> None:
         self.rows = rows
-        self.model = model if everyone else model.at(rows)
-        self.point = point if everyone else point.take(rows)
+        self.model = model if isinstance(rows, slice) else model.at(rows)
+        self.point = point if isinstance(rows, slice) else point.take(rows)
         self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
 
 
@@ -474,11 +480,6 @@ def _preconditioned(shapes: list[_Shape], v: Float[Tensor, "B n"]) -> Float[Tens
     """``t K v``."""
     result = torch.zeros_like(v)
     for shape in shapes:
-        c = shape.basis.forward(v[shape.rows]) * shape.variances[:, 0]
+        c = shape.basis.forward(v[shape.rows]) * shape.variances
         result[shape.rows] = shape.basis.back(c)
     return result
-
-
-def _noise(model: Model, point: Point) -> Float[Tensor, "#B m"]:
-    """Standard deviation of each component; infinite where nothing was observed."""
-    return 1 / model.objective.whiten(torch.ones_like(point.r))
