@@ -61,6 +61,7 @@ class Reason(IntEnum):
     SURROGATE_LIMIT = 14
     NO_DATA = 15
     NOISIER = 16
+    START_IS_BETTER = 17
 
     @property
     def status(self) -> Status:
@@ -91,6 +92,7 @@ _STATUS_OF_REASON = {
     Reason.SURROGATE_LIMIT: Status.STALLED,
     Reason.NO_DATA: Status.NONFINITE,
     Reason.NOISIER: Status.STALLED,
+    Reason.START_IS_BETTER: Status.STALLED,
 }
 
 _WORDS = {
@@ -111,4 +113,8 @@ _WORDS = {
     Reason.SURROGATE_LIMIT: "at the surrogate's limit, above the noise: pass forward=",
     Reason.NO_DATA: "no usable data: every sensor is missing",
     Reason.NOISIER: "explained, but only by more noise than was stated: check noise_std",
+    Reason.START_IS_BETTER: (
+        "left at its start, which does not explain the data: corrections lead away from the truth, "
+        "as where several x give one y"
+    ),
 }
