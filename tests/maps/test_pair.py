@@ -137,3 +137,11 @@ def test_a_pair_says_in_words_what_it_is_good_for(noise, words):
     known = Calibration(noise_std=None if noise is None else 4 * noise, surrogate_error=0.25)
     pair = dc.Deceptron(MLP((3, 3)), MLP((3, 3)), scaler=dc.Scaler(1.0, 4.0), calibration=known)
     assert pair.verdict.startswith(words)
+
+
+def test_sensors_that_show_only_noise_do_not_make_a_surrogate_look_good():
+    """One sensor of noise 0.1, three of noise 1: f errs by 2.5 times the noise of the first."""
+    noise = torch.tensor([0.1, 1.0, 1.0, 1.0])
+    known = Calibration(noise_std=noise, surrogate_error=0.25)
+    pair = dc.Deceptron(MLP((4, 4)), MLP((4, 4)), calibration=known)
+    assert pair.verdict.startswith("f errs by 1.3 times the noise: pass forward=")

@@ -38,6 +38,28 @@ def test_bars_are_those_of_the_answers_with_their_misfits(case, pair):
     assert solution.posterior(samples=7, generator=generator()).shape == (7, 6, N)
 
 
+@pytest.mark.parametrize("method", ["one-shot", "guarded"])
+@pytest.mark.parametrize("told", [True, False])
+def test_one_answer_has_one_width_on_a_surrogate_that_errs(case, method, told):
+    """That of the calibration, by whatever method the answer came."""
+    pair = case.pair(case.best_gain)
+    pair.calibration = Calibration(
+        noise_std=case.noise,
+        surrogate_error=3 * float(case.noise.mean()),
+        family=case.prior,
+        interval_factor=1.1,
+    )
+    _, y = case.observe(6, seed=2)
+    out_of_range = torch.linalg.svd(case.matrix / case.noise[:, None]).U[:, -1]
+    y += 25 * case.noise * out_of_range
+    settings = {"noise_std": case.noise} if told else {}
+    solution = dc.solve(pair, y, method=method, max_iterations=0, **settings)
+    bars = Posterior.one_shot(pair, y, prior=case.prior, noise_std=case.noise)
+    assert float(bars.misfit.min()) > 1
+    torch.testing.assert_close(solution.x, bars.x)
+    torch.testing.assert_close(solution.std, bars.std())
+
+
 def test_bars_of_map_answers_cover_with_the_simulator_in_the_objective(case, pair):
     """The factor is 1.1 and the intervals of rows that are explained are equally wide: they hold
     93%, and 2000 rows scatter by half a percent.

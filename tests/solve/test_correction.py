@@ -221,6 +221,23 @@ def test_noise_three_times_what_is_stated_is_found_where_nobody_told_it():
     assert not bool(solution.converged.any())
 
 
+def test_ten_times_the_noise_is_not_taken_for_structure_where_sensors_are_few():
+    """Sixteen integrals of a rough walk: a correction could be made to look like such noise."""
+    n, m, noise = 32, 16, 0.005
+    family = normal(300, n, seed=1).cumsum(1) / n**0.5
+    matrix = torch.tril(torch.ones(n, n, dtype=torch.float64))[1::2] / n
+    covariance = torch.cov(family.T)
+    total = matrix @ covariance @ matrix.T + noise**2 * torch.eye(m)
+    gain = torch.linalg.solve(total, matrix @ covariance).T
+    corrections = Corrections.of(family, largest=64, kept=64)
+    known = Calibration(noise_std=noise, corrections=corrections)
+    pair = dc.Deceptron(linear(matrix), linear(gain), x_shape=(n,), y_shape=(m,), calibration=known)
+    x = normal(60, n, seed=7).cumsum(1) / n**0.5
+    y = x @ matrix.T + 10 * noise * normal(60, m, seed=8)
+    errors = [float((a - x).square().mean().sqrt()) for a in (dc.solve(pair, y).x, pair.g(y))]
+    assert errors[0] < 1.05 * errors[1]
+
+
 def test_a_start_that_explains_its_data_costs_one_evaluation_and_is_left_alone():
     for case in (Case(8, 20, share=1.0), Case(60, 80, share=1.0)):
         _, y = case.observe(6)

@@ -58,11 +58,21 @@ def test_the_paper_has_no_protocol_for_an_own_problem() -> None:
     assert dc.train(mine(torch.sin), "smoke").name == "mine"
 
 
-def test_nan_in_the_dataset() -> None:
+def test_rows_without_an_answer_are_left_out_and_counted() -> None:
     def broken(x: Tensor) -> Tensor:
         return torch.where(x > 0.99, torch.nan, x)
 
-    with pytest.raises(dc.ConfigError, match=r"'mine' must be finite; train\.y row \d+ holds"):
+    problem = mine(broken)
+    with pytest.warns(RuntimeWarning, match=r"'mine' has no answer for \d+ of"):
+        pair = dc.train(problem, "smoke")
+    assert bool(dc.solve(pair, torch.full((1, 4), 0.5)).x.isfinite().all())
+
+
+def test_a_simulator_that_mostly_has_no_answer() -> None:
+    def broken(x: Tensor) -> Tensor:
+        return torch.where(x > 0.5, torch.nan, x)
+
+    with pytest.raises(dc.ConfigError, match=r"'mine' has no answer for .* more than the share"):
         dc.train(mine(broken), "smoke")
 
 

@@ -85,20 +85,17 @@ class Calibration:
         if not noise_level:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
+        words = f"f errs by {ratio:.2g} times the noise: "
+        if self.corrections is not None and self.corrections.keep[1]:
+            return words + (
+                "answers are left at g(y), since corrections that explain the data lead away from "
+                "the truth (several x give one y?); max_iterations= corrects them all the same"
+            )
         if ratio > 1:
-            return (
-                f"f errs by {ratio:.2g} times the noise, too much to judge answers by: pass "
-                "forward= to dc.solve"
-            )
+            return words + "too much to judge answers by, pass forward= to dc.solve"
         if ratio > 0.3:
-            return (
-                f"f errs by {ratio:.2g} times the noise: pass forward= to dc.solve for better "
-                "answers"
-            )
-        return (
-            f"f errs by {ratio:.2g} times the noise: on data like the training data dc.solve does "
-            "as well without forward="
-        )
+            return words + "pass forward= to dc.solve for better answers"
+        return words + "on data like the training data dc.solve does as well without forward="
 
 
 def calibration_of(pair: object) -> Calibration:
@@ -194,6 +191,7 @@ def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str
     document["eager"] = list(corrections.eager)
     document["by_family"] = list(corrections.by_family)
     document["family_factor"] = corrections.family_factor
+    document["keep"] = list(corrections.keep)
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
@@ -248,6 +246,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         eager=_two_flags("eager", document.get("eager", [False, False])),
         by_family=_two_flags("by_family", document.get("by_family", [False, False])),
         family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
+        keep=_two_flags("keep", document.get("keep", [False, False])),
     )
     _check_tables(found)
     return found

@@ -87,6 +87,10 @@ class Corrections:
     simulator. ``by_family`` says of the same two whether the mean of the family's own posterior is
     tried before any correction, and taken if it explains the data; ``family_factor`` is what makes
     90% intervals of such answers hold 90%. Both are for rows that are solved densely.
+
+    Where several latents explain the same data, as those of y = x^2 do, a correction finds one of
+    them, and a start that is their mean is nearer to the truth. ``keep`` says of the same two
+    whether starts are left as they are.
     """
 
     scale: float
@@ -100,6 +104,7 @@ class Corrections:
     eager: tuple[bool, bool] = (False, False)
     by_family: tuple[bool, bool] = (False, False)
     family_factor: float = 1.0
+    keep: tuple[bool, bool] = (False, False)
 
     @staticmethod
     def of(family: Float[Tensor, "N *x"], *, largest: int, kept: int) -> Corrections:

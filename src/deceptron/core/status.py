@@ -70,6 +70,7 @@ class Reason(IntEnum):
     SURROGATE_LIMIT = 14
     NO_DATA = 15
     NOISIER = 16
+    START_IS_BETTER = 17
 
     @property
     def status(self) -> Status:
@@ -100,6 +101,7 @@ _STATUS_OF_REASON = {
     Reason.SURROGATE_LIMIT: Status.STALLED,
     Reason.NO_DATA: Status.NONFINITE,
     Reason.NOISIER: Status.STALLED,
+    Reason.START_IS_BETTER: Status.STALLED,
 }
 
 _WORDS = {
@@ -120,5 +122,9 @@ _WORDS = {
     Reason.SURROGATE_LIMIT: "as close as the surrogate can tell, above the noise: pass forward=",
     Reason.NO_DATA: "no usable data: every sensor is missing",
     Reason.NOISIER: "explained only by more noise than was assumed: check noise_std",
+    Reason.START_IS_BETTER: (
+        "left at its start, which does not explain the data: corrections lead away from the truth, "
+        "as where several x give one y"
+    ),
 }
 Reason.__doc__ = _with_members(Reason, _WORDS)

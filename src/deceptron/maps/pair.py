@@ -101,7 +101,8 @@ class Deceptron(nn.Module):
         """What the pair is good for, in words."""
         noise, level = self.noise_std, None
         if noise is not None and self.y_shape is not None:
-            level = self.scaler.noise_level(noise, self.y_shape)
+            # The sensors that see most decide: one that shows nothing but its noise hides no error.
+            level = float(self.scaler.noise(noise, self.y_shape).double().pow(-2).mean().rsqrt())
         return self.calibration.verdict(level)
 
     def at_noise(self, noise_std: float | Tensor) -> Deceptron:

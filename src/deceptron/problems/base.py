@@ -167,11 +167,6 @@ class Problem(ABC):
         """Whether ``simulate`` works; a problem made from data has none."""
         return True
 
-    @property
-    def rows_may_fail(self) -> bool:
-        """Whether a simulator from elsewhere may leave rows without an answer."""
-        return False
-
     def unchecked(self) -> Problem:
         """The same problem whose ``simulate`` takes latents outside the box as they come."""
         return replace(self, checks=False)

@@ -39,11 +39,6 @@ class CustomProblem(Problem):
         """Shape of one observation."""
         return self.observation_shape
 
-    @property
-    def rows_may_fail(self) -> bool:
-        """Simulators of ``dc.simulators`` keep their failures in words."""
-        return hasattr(self.simulator, "failures")
-
     def _simulate(self, x: Tensor) -> Tensor:
         with calling(f"simulate of {self.name!r}"):
             if self.differentiable:

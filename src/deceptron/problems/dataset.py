@@ -108,7 +108,7 @@ class Dataset:
             y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)])
         if noisy:
             y = problem.add_noise(y, generator=noise, family=family)
-        return _answered(problem, split, x, y) if problem.rows_may_fail else Split(x, y)
+        return _answered(problem, split, x, y)
 
 
 def _answered(problem: Problem, split: str, x: Tensor, y: Tensor) -> Split:

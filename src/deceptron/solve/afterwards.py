@@ -112,6 +112,9 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
         # Nothing better was found, and nothing better is needed.
         kept = (reason == Reason.NO_ACCEPTED_TRIAL) | (reason == Reason.NO_PROGRESS)
         reason[kept & task.objective.explained(outcome.residual)] = int(Reason.DISCREPANCY)
+    if task.keeps_starts:
+        kept = (reason == Reason.STEP_LIMIT) & (outcome.iterations == 0)
+        reason[kept] = int(Reason.START_IS_BETTER)
     if task.on_surrogate:
         beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > limit)
         reason[beyond] = int(Reason.SURROGATE_LIMIT)
@@ -134,9 +137,7 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     noise = task.believed_noise
     if known.g is None or noise is None or prior is None:
         return None
-    # On a surrogate its own error counts as noise, where the objective knows of it.
-    known_level = task.objective.level is not None
-    ratio = task.objective.over_level(outcome.residual) if known_level else outcome.over_noise
+    ratio = outcome.over_error
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)

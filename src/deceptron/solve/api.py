@@ -175,7 +175,7 @@ def solve(
                 free_noise=not task.noise_told,
             )
             if max_iterations is None:
-                limit = chosen.max_iterations
+                limit = 0 if task.keeps_starts else chosen.max_iterations
         elif task.surrogate is not None:
             chosen = by_values(chosen)
         stopping = Stopping(

@@ -48,6 +48,7 @@ def answered(
         residual=residual,
         first_residual=residual,
         over_noise=objective.over_noise(point.r),
+        over_error=objective.over_error(point.r),
         iterations=torch.zeros_like(rows),
         rule=torch.full_like(rows, -1),
         reason=end,

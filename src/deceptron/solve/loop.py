@@ -237,6 +237,7 @@ class Loop:
                 residual=objective.residual(point.fit),
                 first_residual=first,
                 over_noise=objective.over_noise(point.r),
+                over_error=objective.over_error(point.r),
                 iterations=live.iterations,
                 rule=live.rule,
                 reason=reason,

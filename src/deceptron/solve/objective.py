@@ -40,6 +40,7 @@ class LeastSquares:
         level: RMS of the noise (with what a surrogate errs by), where it is known.
         tau: how many times the level pure noise may be.
         precision: 1 / s of the measurement noise alone, 0 where nothing was observed.
+        certainty: the same with what a surrogate errs by, once, as error bars are calibrated.
     """
 
     count: Float[Tensor, "#B"]
@@ -48,6 +49,7 @@ class LeastSquares:
     level: Float[Tensor, "#B"] | None = None
     tau: Float[Tensor, "#B"] | None = None
     precision: Float[Tensor, "#B m"] | None = None
+    certainty: Float[Tensor, "#B m"] | None = None
 
     @property
     def has_prior(self) -> bool:
@@ -63,7 +65,7 @@ class LeastSquares:
         """For a sub-batch that consists of these rows."""
         own = {
             name: value[rows]
-            for name in ("count", "observed", "weight", "level", "tau", "precision")
+            for name in ("count", "observed", "weight", "level", "tau", "precision", "certainty")
             if (value := getattr(self, name)) is not None and len(value) > 1
         }
         return replace(self, **own) if own else self
@@ -97,9 +99,18 @@ class LeastSquares:
 
     def over_noise(self, r: Float[Tensor, "B m"]) -> Float[Tensor, " B"]:
         """RMS of r / s over what was observed; NaN where no noise is known."""
-        if self.precision is None:
+        return self._over(self.precision, r)
+
+    def over_error(self, r: Float[Tensor, "B m"]) -> Float[Tensor, " B"]:
+        """The same with what a surrogate errs by counted as noise."""
+        return self._over(self.certainty, r)
+
+    def _over(
+        self, precision: Float[Tensor, "#B m"] | None, r: Float[Tensor, "B m"]
+    ) -> Float[Tensor, " B"]:
+        if precision is None:
             return torch.full_like(r[:, 0], torch.nan)
-        return norm(r * self.precision) / self.count.sqrt()
+        return norm(r * precision) / self.count.sqrt()
 
     @property
     def limit(self) -> Float[Tensor, "#B"]:

@@ -25,6 +25,7 @@ class Outcome(RowData):
     residual: Float[Tensor, " B"]
     first_residual: Float[Tensor, " B"]
     over_noise: Float[Tensor, " B"]
+    over_error: Float[Tensor, " B"]  # the same, with what a surrogate errs by
     iterations: Int[Tensor, " B"]
     rule: Int[Tensor, " B"]  # of the last accepted step, -1 if there was none
     reason: Int[Tensor, " B"]
@@ -68,6 +69,7 @@ def refused(
         residual=nowhere,
         first_residual=nowhere,
         over_noise=nowhere,
+        over_error=nowhere,
         iterations=torch.zeros_like(bad),
         rule=torch.full_like(bad, -1),
         reason=reason[bad],

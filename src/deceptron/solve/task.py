@@ -124,9 +124,14 @@ class Task:
     @property
     def corrects_explained_rows(self) -> bool:
         """Whether a start that explains its data is corrected all the same."""
-        if self.corrections is None:
+        if self.corrections is None or self.keeps_starts:
             return False
         return self.corrections.eager[0 if self.on_surrogate else 1]
+
+    @property
+    def keeps_starts(self) -> bool:
+        """Whether a start that does not explain its data is left as it is all the same."""
+        return self.corrections is not None and self.corrections.keep[0 if self.on_surrogate else 1]
 
     @property
     def guessed_by(self) -> DiagonalGaussian | None:
@@ -195,9 +200,14 @@ def prepare(
         prior=prior,
         x_shape=x_shape,
     )
-    if noise is None and believed is not None:
+    if believed is not None:
         seen = 1.0 if objective.observed is None else objective.observed
-        objective = replace(objective, precision=(seen / believed).to(target))
+        total = torch.hypot(believed, torch.as_tensor(error).to(believed))
+        objective = replace(
+            objective,
+            precision=(seen / believed).to(target),
+            certainty=(seen / total).to(target),
+        )
     simulator = None
     if forward is not None:
         simulator = normalised(

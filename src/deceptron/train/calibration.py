@@ -17,6 +17,7 @@ from deceptron.core.checks import check_count
 from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
+from deceptron.core.status import Reason
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
 from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
@@ -52,6 +53,9 @@ BETTER = 0.01
 EAGER_GAIN = 0.05
 # Rows whose corrections can be calibrated against.
 FEWEST = 16
+# What corrections may raise the error of validation rows by, and how many standard errors beyond
+# chance, before starts are left as they are: rows from elsewhere need their corrections.
+HARM, BEYOND_CHANCE = 0.02, 4.0
 
 
 # Hears what is being done and which share of it is.
@@ -186,6 +190,7 @@ def _calibrated(
         _fit_eagerness(pair, problem, x[few], y[few])
     if problem.differentiable:  # an external simulator is not called unasked
         _fit_corrected(pair, problem, x[few], y[few])
+    _fit_keeping(pair, problem, x[few], y[few])
     return pair
 
 
@@ -236,6 +241,31 @@ class _Way(NamedTuple):
     eager: bool
     by_family: bool
     factor: float
+
+
+def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
+    """Whether rows that their start does not explain are better left there."""
+    before, corrections = pair.calibration, pair.calibration.corrections
+    assert corrections is not None
+
+    def errors(keep: bool, forward: Problem | None) -> tuple[Solution, Float[Tensor, " B"]]:
+        tried = replace(corrections, keep=(keep, keep))
+        pair.calibration = replace(before, corrections=tried)
+        found = solve(pair, y, forward=forward, history=False)
+        return found, _row_errors(found.x, x)
+
+    def harmful(forward: Problem | None) -> bool:
+        start, least = errors(True, forward)
+        if int((start.reason == Reason.START_IS_BETTER).sum()) < FEWEST:
+            return False
+        worse = errors(False, forward)[1] - least
+        chance = BEYOND_CHANCE * float(worse.std()) / len(worse) ** 0.5
+        return float(worse.mean()) > max(HARM * float(least.mean()), chance)
+
+    surrogate = harmful(None)
+    simulator = harmful(problem) if problem.differentiable else surrogate
+    chosen = replace(corrections, keep=(surrogate, simulator))
+    pair.calibration = replace(before, corrections=chosen)
 
 
 def _check_noise(problem: Problem) -> None:
@@ -341,4 +371,8 @@ def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
 
 
 def _rmse(x: Tensor, truth: Tensor) -> float:
-    return float((x - truth).square().flatten(1).mean(1).sqrt().mean())
+    return float(_row_errors(x, truth).mean())
+
+
+def _row_errors(x: Tensor, truth: Tensor) -> Float[Tensor, " B"]:
+    return (x - truth).square().flatten(1).mean(1).sqrt()

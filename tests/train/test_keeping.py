@@ -1,0 +1,89 @@
+"""Starts are left as they are where validation rows say that corrections lead away from the truth.
+
+y = x^2 does not show the sign of x: the mean of both answers, zero, is the best guess, explains
+nothing, and every correction of it is one of them.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+import deceptron as dc
+from deceptron.core.status import Reason
+from deceptron.train import calibrate
+
+UNKNOWNS = 4
+
+
+class Forward(nn.Module):
+    def __init__(self, power: int) -> None:
+        super().__init__()
+        self.power = power
+
+    def forward(self, x):
+        return x**self.power
+
+
+class Mean(nn.Module):
+    """Of both signs, but for a little that tells a correction where to go."""
+
+    def forward(self, y):
+        return 0.05 * torch.tanh(3 * y - 3)
+
+
+def calibrated(power: int) -> tuple[dc.problems.Problem, dc.Deceptron]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deceptron.problems.registry._DEFINED", {})
+        problem = dc.problems.define(
+            f"power-{power}",
+            simulate=Forward(power),
+            sample=lambda count, g: torch.randn(count, UNKNOWNS, generator=g),
+            bounds=(-6.0, 6.0),
+            noise_std=0.05,
+            train_count=200,
+            val_count=200,
+            test_count=200,
+        )
+    pair = dc.Deceptron(
+        forward=Forward(power),
+        reverse=Mean(),
+        bounds=(-6.0, 6.0),
+        x_shape=(UNKNOWNS,),
+        y_shape=(UNKNOWNS,),
+    )
+    calibrate(pair, problem, problem.dataset(0))
+    return problem, pair
+
+
+def rmse(x: torch.Tensor, truth: torch.Tensor) -> float:
+    return float((x - truth).square().mean(1).sqrt().mean())
+
+
+def test_a_mean_of_several_answers_is_not_traded_for_one_of_them(tmp_path):
+    problem, pair = calibrated(power=2)
+    assert pair.calibration.corrections.keep == (True, True)
+    assert "several x give one y" in pair.verdict
+    dc.save(pair, tmp_path / "pair.safetensors")
+    again = dc.load(tmp_path / "pair.safetensors", forward=Forward(2), reverse=Mean())
+    assert again.calibration.corrections.keep == (True, True)
+
+    test = problem.dataset(1).test
+    first = dc.solve(pair, test.y, method="one-shot")
+    for forward in (None, problem):
+        solution = dc.solve(pair, test.y, forward=forward)
+        torch.testing.assert_close(solution.x, first.x)
+        assert bool((solution.reason[~solution.explained] == Reason.START_IS_BETTER).all())
+        assert not bool((solution.status[~solution.explained] == dc.Status.CONVERGED).any())
+        low, high = solution.interval(0.9)
+        assert 0.85 < float(((test.x >= low) & (test.x <= high)).double().mean()) < 0.96
+    # Whoever wants an answer that explains the data asks for steps.
+    asked = dc.solve(pair, test.y, forward=problem, max_iterations=6)
+    assert float(asked.over_noise.median()) < 0.2 * float(first.over_noise.median())
+    assert rmse(asked.x, test.x) > 1.1 * rmse(first.x, test.x)
+
+
+def test_a_poor_start_is_corrected_where_the_data_have_one_answer():
+    problem, pair = calibrated(power=1)
+    assert pair.calibration.corrections.keep == (False, False)
+    test = problem.dataset(1).test
+    assert rmse(dc.solve(pair, test.y, forward=problem).x, test.x) < 0.1
