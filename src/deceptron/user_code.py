@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from deceptron import problems as library
-from deceptron.core.errors import ConfigError, DeceptronError
+from deceptron.core.errors import ConfigError, DeceptronError, in_words
 from deceptron.core.files import replacing
 from deceptron.problems import Problem
 
@@ -121,9 +121,9 @@ def _module(path: Path) -> ModuleType:
     except DeceptronError:
         del sys.modules[path.stem]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[path.stem]
-        raise ConfigError(f"{path.name} raises {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{path.name} raises {in_words(error)}") from error
     return module
 
 

@@ -18,6 +18,9 @@ import deceptron as dc
 def value(x):
     return np.tanh(x @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.5], [0.2, 0.0, 1.0], [1, 1, 1]]).T)
 
+def leaves(x):
+    raise SystemExit(0)
+
 simulator = dc.simulators.wrap(value)
 count = 3
 problem = dc.problems.define(
@@ -79,6 +82,8 @@ def test_a_model_that_ships_finds_its_simulator_by_name(folder, monkeypatch, cap
         (("train", "my_physics.py:probem"), "no 'probem'; its problems are problem, pairs"),
         (("train", "my_physics.py:count"), "must be a problem, as dc.problems.define gives it"),
         (("train", "my_broken.py:problem"), "my_broken.py raises NameError: name 'nx'"),
+        (("train", "my_exit.py:problem"), "my_exit.py raises SystemExit: 0"),
+        (("--simulator", "my_physics.py:leaves"), "forward raises SystemExit: 0"),
         (("train", "torch.py:problem"), "has the name of another module, torch"),
         (("train", "myphysics"), "unknown problem 'myphysics'"),
         (("--simulator", "my_physics.py:count"), "must be a problem or a function of rows; got"),
@@ -88,6 +93,7 @@ def test_a_model_that_ships_finds_its_simulator_by_name(folder, monkeypatch, cap
 )
 def test_mistakes_are_one_sentence(folder, monkeypatch, capsys, arguments, words):
     (folder / "my_broken.py").write_text("nx + 1\n")
+    (folder / "my_exit.py").write_text("raise SystemExit(0)\n")
     (folder / "torch.py").write_text("problem = 1\n")
     maps = dc.maps.mlp_pair(6, generator=torch.Generator().manual_seed(0))
     dc.save(dc.Deceptron(maps.f, maps.g, name="small"), "small.safetensors")

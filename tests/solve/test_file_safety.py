@@ -384,18 +384,50 @@ def test_a_store_that_would_unpickle_is_refused(pair, tmp_path):
     with pytest.raises(dc.ConfigError, match="holds pickles"):
         solve_file(pair, store, tmp_path / "x.npz", **SETTINGS)
 
+    (store / ".zarray").write_text((store / ".zarray").read_text() + " " * 2**24)
+    with pytest.raises(dc.ConfigError, match="must be at most 16 MiB"):
+        solve_file(pair, store, tmp_path / "x.npz", **SETTINGS)
 
-def test_numbers_that_are_packed_are_unpacked(pair, tmp_path):
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"scale_factor": 0.01, "dtype": "int16", "_FillValue": -1},
+        {"_FillValue": -9999.0},
+        {"_FillValue": -1.0, "missing_value": -1.0},
+    ],
+    ids=["scaled", "marked", "twice"],
+)
+def test_numbers_that_are_packed_are_unpacked(pair, tmp_path, version, encoding):
     y = np.random.default_rng(0).random((5, 6)).round(2)
-    packed = {"y": {"scale_factor": 0.01, "dtype": "int16", "_FillValue": -1}}
+    y[0, 3] = np.nan
     data = xarray.Dataset({"y": (("time", "sensor"), y)})
-    data.to_zarr(tmp_path / "y.zarr", encoding=packed, zarr_format=2, consolidated=False)
+    how = {"zarr_format": version, "consolidated": False}
+    data.to_zarr(tmp_path / "y.zarr", encoding={"y": encoding}, **how)
     np.save(tmp_path / "y.npy", y)
     for name in ("y.zarr", "y.npy"):
         out = tmp_path / f"{name[2:]}.npz"
         solve_file(pair, tmp_path / name, out, **SETTINGS)
     first, second = np.load(tmp_path / "zarr.npz"), np.load(tmp_path / "npy.npz")
     np.testing.assert_allclose(first["x"], second["x"], atol=1e-9)
+
+
+@pytest.mark.parametrize("how", [{"scale_factor": 0.01}, {"_FillValue": -1.0}])
+def test_packed_numbers_of_hdf5_are_refused(pair, tmp_path, how):
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file.create_dataset("y", data=np.ones((5, 6))).attrs.update(how)
+    with pytest.raises(dc.ConfigError, match=f"y in y.h5 is packed .{next(iter(how))}"):
+        solve_file(pair, tmp_path / "y.h5", tmp_path / "x.npz", **SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x.npy"])
+def test_a_result_within_the_observations_is_refused(pair, tmp_path, name):
+    zarr.open_group(tmp_path / "y.zarr", mode="w").create_array("y", data=np.ones((5, 6)))
+    before = sorted((tmp_path / "y.zarr").rglob("*"))
+    with pytest.raises(dc.ConfigError, match="must not lie within the observations"):
+        solve_file(pair, tmp_path / "y.zarr", tmp_path / "y.zarr" / name, **SETTINGS)
+    assert sorted((tmp_path / "y.zarr").rglob("*")) == before
 
 
 def garbage(kind: str, seed: int) -> bytes:

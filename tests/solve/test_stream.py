@@ -119,6 +119,15 @@ def test_noise_of_every_row_goes_with_its_rows(tmp_path, instance, axes):
     np.testing.assert_allclose(
         read(tmp_path / "x.npz")["x"], expected.x.numpy(), rtol=1e-7, atol=1e-9
     )
+    solve_file(
+        pair,
+        tmp_path / "y.npy",
+        tmp_path / "again.npz",
+        chunk_rows=5,
+        noise_std=noise.tolist(),
+        **SETTINGS | {"method": "gn", "tolerance": None, "max_iterations": 1},
+    )
+    assert np.array_equal(read(tmp_path / "again.npz")["x"], read(tmp_path / "x.npz")["x"])
     with pytest.raises(dc.ShapeError, match="noise_std must have 53 rows, or one; got 7"):
         solve_file(pair, tmp_path / "y.npy", tmp_path / "z.npz", noise_std=noise[:7], **SETTINGS)
 
@@ -222,7 +231,8 @@ def test_an_error_of_the_solve_is_not_blamed_on_the_file(tmp_path, instance):
     def complain(x):
         raise ValueError("the simulator's own complaint")
 
-    with pytest.raises(ValueError, match=r"^the simulator's own complaint"):
+    words = "^forward raises ValueError: the simulator's own complaint"
+    with pytest.raises(dc.SimulatorError, match=words):
         solve_file(
             instance[0], tmp_path / "y.npy", tmp_path / "x.npy", forward=complain, **SETTINGS
         )
@@ -291,3 +301,39 @@ def test_other_refusals(tmp_path, instance):
     np.save(tmp_path / "wide.npy", np.zeros((4, 9)))
     with pytest.raises(dc.ShapeError, match=r"shape \(rows, 8\); got \(4, 9\)"):
         solve_file(named, tmp_path / "wide.npy", tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"observations": 3}, "observations must be a path; got 3"),
+        ({"result": None}, "result must be a path; got None"),
+        ({"result": "x" * 300 + ".npy"}, "cannot write x.*: File name too long"),
+        ({"array": None}, "array must be the name of an array; got None"),
+        ({"dtype": "float32"}, "dtype must be a floating dtype of torch; got 'float32'"),
+        ({"dtype": torch.int32}, r"dtype must be a floating dtype of torch; got torch\.int32"),
+        ({"device": "warp"}, "device 'warp' cannot be used"),
+        ({"on_chunk": 3}, "on_chunk must be a function; got int"),
+        ({"noise_std": "0.1"}, "noise_std must be a number or an array"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, monkeypatch, instance, change, words):
+    monkeypatch.chdir(tmp_path)
+    pair, y, _ = instance
+    np.save("y.npy", y)
+    with pytest.raises(dc.DeceptronError, match=words):
+        solve_file(pair, **{"observations": "y.npy", "result": "x.npy", **change})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["y.npy"]
+
+
+def test_a_link_that_leads_to_itself_is_no_file(tmp_path, instance):
+    (tmp_path / "y.npy").symlink_to(tmp_path / "y.npy")
+    with pytest.raises(dc.ConfigError, match="there is no file"):
+        solve_file(instance[0], tmp_path / "y.npy", tmp_path / "x.npy")
+
+
+def test_more_rows_in_a_chunk_than_there_are_take_no_room(tmp_path, instance):
+    pair, y, _ = instance
+    np.save(tmp_path / "y.npy", y)
+    solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npy", chunk_rows=10**12, **SETTINGS)
+    assert len(np.load(tmp_path / "x.npy")) == len(y)

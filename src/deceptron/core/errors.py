@@ -46,7 +46,7 @@ def calling(what: str) -> Iterator[None]:
         yield
     except DeceptronError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SimulatorError(f"{what} raises {in_words(error)}") from error
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deceptron.core.errors import FileError
+from deceptron.core.errors import ConfigError, FileError
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -22,6 +22,14 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFLNK: "a link that leads to itself",
 }
+
+
+def as_path(name: str, value: Any) -> Path:
+    """What was given for a file."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a path; got {value!r}") from None
 
 
 @contextmanager

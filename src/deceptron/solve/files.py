@@ -23,14 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
-from deceptron.core.files import cannot_write, replacing
+from deceptron.core.files import as_path, cannot_write, replacing
 
 Array = npt.NDArray[Any]
 SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc")
 HDF5 = (".h5", ".hdf5")
 _HEADER = 10_000  # bytes; numpy's own limit, which it checks after it has read them
 _PIECE = 2**24
+# Attributes by which xarray unpacks numbers, and which of them mark numbers that are missing.
+_PACKED, _MISSING = {"scale_factor", "add_offset"}, {"_FillValue", "missing_value"}
 _ZARR_NOTES = ("zarr.json", ".zarray", ".zmetadata")
+_LARGEST_NOTE = 2**24
 _LARGEST = 2**30  # bytes of one row, or of one stored chunk, which is decoded whole
 
 
@@ -238,6 +241,18 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any, offset: int, end: in
 
 
 def _hdf5(source: Source, stack: ExitStack) -> Rows:
+    found = _dataset(source, stack)
+    missing = [key for key in _MISSING & set(found.attrs) if not np.isnan(found.attrs[key]).all()]
+    if missing or _PACKED & set(found.attrs):
+        how = ", ".join(sorted({*missing, *(_PACKED & set(found.attrs))}))
+        raise ConfigError(
+            f"observations: {found.name} in {source.path.name} is packed ({how}): save the numbers "
+            "themselves, NaN where one is missing"
+        )
+    return Rows(source.path, found)
+
+
+def _dataset(source: Source, stack: ExitStack) -> Any:
     h5py = library("h5py", "hdf5")
     file = stack.enter_context(h5py.File(source.path, "r"))
     links = {key: file.get(key, getlink=True) for key in file}
@@ -251,8 +266,10 @@ def _hdf5(source: Source, stack: ExitStack) -> Rows:
             f"observations: {found.name} in {source.path.name} must hold its numbers itself; they "
             "lie in other files"
         )
+    if found.shape is None:
+        raise ConfigError(f"observations: {found.name} in {source.path.name} is empty")
     _check_chunk(found.chunks, found.dtype)
-    return Rows(source.path, found)
+    return found
 
 
 def _zarr(source: Source, stack: ExitStack) -> Rows:
@@ -260,14 +277,19 @@ def _zarr(source: Source, stack: ExitStack) -> Rows:
     # Of the store and of the arrays in it; further down there are only chunks.
     notes = (f"{below}{name}" for below in ("", "*/") for name in _ZARR_NOTES)
     for note in (path for pattern in notes for path in source.path.glob(pattern)):
-        if note.stat().st_size < 2**24 and "pickle" in json.dumps(json.loads(note.read_text())):
+        if note.stat().st_size > _LARGEST_NOTE:
+            raise ConfigError(f"observations: {note} must be at most 16 MiB")
+        if "pickle" in json.dumps(json.loads(note.read_text())):
             raise ConfigError(f"observations: {source.path.name} holds pickles: save numbers")
     found = zarr.open(source.path, mode="r")
-    if not isinstance(found, zarr.Array):
+    alone = isinstance(found, zarr.Array)
+    if not alone:
         found = found[_pick(source, sorted(found.array_keys()))]
     _check_chunk(found.chunks, found.dtype)
     names = getattr(found.metadata, "dimension_names", None) or found.attrs.get("_ARRAY_DIMENSIONS")
-    if {"scale_factor", "add_offset"} & set(found.attrs):
+    # In version 2, what xarray wrote has its mark for missing numbers in the notes of zarr.
+    by_xarray = not alone and "_ARRAY_DIMENSIONS" in found.attrs
+    if by_xarray or (_PACKED | _MISSING) & set(found.attrs):
         return _xarray(source, stack)
     return Rows(source.path, found, str(names[0]) if names and names[0] else "row")
 
@@ -277,7 +299,7 @@ def _xarray(source: Source, stack: ExitStack) -> Rows:
     if source.path.is_file():
         with open(source.path, "rb") as file:
             if file.read(8) == b"\x89HDF\r\n\x1a\n":
-                _hdf5(source, stack)
+                _dataset(source, stack)
     how = {"engine": "zarr", "consolidated": False} if source.path.is_dir() else {}
     data = stack.enter_context(xarray.open_dataset(source.path, cache=False, **how))
     found = data[_pick(source, list(map(str, data.data_vars)))]
@@ -336,4 +358,6 @@ def _pick(source: Source, names: list[str]) -> str:
 
 def source(path: str | os.PathLike[str], array: str) -> Source:
     """Observations by path; relative ones are for workers elsewhere, too."""
-    return Source(Path(os.path.abspath(path)), array)
+    if not isinstance(array, str):
+        raise ConfigError(f"array must be the name of an array; got {array!r}")
+    return Source(Path(os.path.abspath(as_path("observations", path))), array)

@@ -26,9 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deceptron.core.checks import check_count
+from deceptron.core.arrays import real_tensor
+from deceptron.core.checks import check_count, check_device
 from deceptron.core.errors import ConfigError, ShapeError
-from deceptron.core.files import destination, read_json, remove_litter, write_json
+from deceptron.core.files import as_path, destination, read_json, remove_litter, write_json, writing
 from deceptron.core.folder import LOCK, Folder
 from deceptron.core.identity import describe, digest, fingerprint
 from deceptron.core.protocols import Pair
@@ -110,8 +111,20 @@ def solve_file(
     for name in _NOT_HERE:
         if name in settings:
             raise ConfigError(f"solve_file takes no {name}: it solves a chunk at a time")
-    place = _check_result(Path(result), overwrite)
+    result = as_path("result", result)
     origin = source(observations, array)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ConfigError(f"dtype must be a floating dtype of torch; got {dtype!r}")
+    if device is not None:
+        check_device(device)
+    if on_chunk is not None and not callable(on_chunk):
+        raise ConfigError(f"on_chunk must be a function; got {type(on_chunk).__name__}")
+    with writing(result):
+        place = _check_result(result, overwrite)
+    if Path(os.path.realpath(origin.path)) in place.parents:
+        raise ConfigError(f"result must not lie within the observations; got {result}")
+    if settings.get("noise_std") is not None:
+        settings["noise_std"] = real_tensor("noise_std", settings["noise_std"])
     crew = engine(executor, workers=workers, address=address)
     with origin.opened() as rows:
         if place.exists() and place.samefile(observations):
@@ -122,7 +135,8 @@ def solve_file(
         row = rows.row
     if chunk_rows is None:
         chunk_rows = max(1, min(4096, _NUMBERS // size))
-    if count > _MOST_CHUNKS * check_count("chunk_rows", chunk_rows):
+    chunk_rows = min(check_count("chunk_rows", chunk_rows), count)
+    if count > _MOST_CHUNKS * chunk_rows:
         raise ConfigError(f"chunk_rows must be larger for {count} rows; got {chunk_rows}")
     chosen = _portable(get_method(method), math.prod(first["x"].shape[1:]))
     identity = {
@@ -142,9 +156,9 @@ def solve_file(
         remove_litter(place.parent, place)
         if (ended := parts.ended(place)) is not None:
             parts.remove()
-            return FileSummary(Path(result), count, count, **ended)
+            return FileSummary(result, count, count, **ended)
         if place.exists() and not overwrite:
-            raise _exists(Path(result))
+            raise _exists(result)
         about = {"run": parts.run, "library": identity["library"], "method": chosen.name}
         about |= {"pair": str(getattr(pair, "name", None)), "observations": origin.path.name}
         parts.store.create(first, row=row, attributes={MARK: about, "title": "deceptron solve"})
@@ -163,7 +177,7 @@ def solve_file(
                     done += min(chunk_rows, count - start)
                     tell(done, count)
         endings = parts.finish(place)
-    return FileSummary(Path(result), count, resumed, **endings)
+    return FileSummary(result, count, resumed, **endings)
 
 
 @dataclass(frozen=True)
