@@ -304,3 +304,13 @@ def test_noise_per_component() -> None:
     spread = problem.add_noise(y, generator=generator()).std(0)
     assert float(spread[0]) == 0.0
     assert float(spread[1]) == pytest.approx(0.5, rel=0.2)
+
+
+def test_verify_tells_parameters_of_very_different_units() -> None:
+    units = torch.tensor([1e3, 1.0, 1e-3], dtype=torch.float64)
+
+    def mixed(count: int, generator: Generator) -> Tensor:
+        return units * sample(count, generator)
+
+    report = dc.problems.verify(define(sample=mixed, bounds=(0.0, 1e3)), quiet=True)
+    assert any("components of x must vary by about as much" in text for text in report.problems)

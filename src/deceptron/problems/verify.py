@@ -15,6 +15,7 @@ from deceptron.core.box import Box
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import DeceptronError, in_words
 from deceptron.problems.base import Problem
+from deceptron.problems.units import uneven_units
 
 T = TypeVar("T")
 
@@ -76,6 +77,8 @@ def verify(problem: Problem, *, rows: int = 64, seed: int = 0, quiet: bool = Fal
     found = _Findings()
     x = found.of("samples in the box", lambda: _samples(problem, rows, seed))
     found.of("samples follow their generator", lambda: _follows_generator(problem, seed))
+    if x is not None:
+        found.of("units of x", lambda: _units(x))
     if not problem.has_simulator:
         found.skipped.append("all about simulate (the problem was made from data)")
     elif x is not None:
@@ -165,6 +168,11 @@ def _samples(problem: Problem, rows: int, seed: int) -> Tensor:
     if distance > 1e-6:
         raise _Wrong(f"sample leaves the bounds, by up to {distance:.3g}", inside)
     return inside
+
+
+def _units(x: Tensor) -> None:
+    if (words := uneven_units(x)) is not None:
+        raise _Wrong(words)
 
 
 def _follows_generator(problem: Problem, seed: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +14,7 @@ from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.scaler import Scaler
 from deceptron.problems import Dataset, Problem
+from deceptron.problems.units import uneven_units
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
 
@@ -83,6 +85,8 @@ def prepare(
         check_rows(f"{name}.y", split.y, problem.y_shape)
         for part in ("x", "y"):
             _check_finite(problem, f"{name}.{part}", getattr(split, part))
+    if (words := uneven_units(dataset.train.x)) is not None:
+        warnings.warn(f"{problem.name!r}: {words}", stacklevel=2)
     # A copy: moving the dataset's own scaler would move it for its other users.
     scaler = Scaler(dataset.scaler.shift, dataset.scaler.scale).to(device=device, dtype=dtype)
 

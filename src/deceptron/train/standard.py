@@ -234,7 +234,7 @@ def _general(problem: Problem) -> Settings:
     """For a problem nobody has tuned: an MLP of three layers, or a U-Net that assumes no torus."""
     low, high = (torch.as_tensor(side, dtype=torch.float64) for side in problem.bounds)
     width = float((high - low).mean())
-    error = 0.1 * width if math.isfinite(width) else 1.0
+    error = 0.1 * width if math.isfinite(width) else _spread(problem)
     if _on_one_grid(problem.x_shape, problem.y_shape):
         return Settings(gates=True, forward_error=0.1, reverse_error=error)
     return Settings(
@@ -247,6 +247,13 @@ def _general(problem: Problem) -> Settings:
         forward_error=0.1,
         reverse_error=error,
     )
+
+
+def _spread(problem: Problem) -> float:
+    """Standard deviation of the family, all components together."""
+    x = problem.sample(_SCALE_ROWS, generator=torch.Generator().manual_seed(0)).double()
+    spread = float((x - x.mean(0)).square().mean().sqrt())
+    return spread if 0 < spread < math.inf else 1.0
 
 
 def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings:
