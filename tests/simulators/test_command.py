@@ -30,6 +30,8 @@ if x[0] == 6:
 if x[0] == 7: os.kill(os.getpid(), 9)
 if x[0] == 8:
     np.save(target, np.array([{}], dtype=object)); sys.exit(0)
+if x[0] == 9:
+    os.mkfifo(target); sys.exit(0)
 matrix = np.array(@MATRIX@)
 y = np.tanh(matrix @ x)
 if len(sys.argv) > 3: y = ((1 - y**2) * np.load(sys.argv[3])) @ matrix
@@ -60,10 +62,10 @@ def test_rows_run_side_by_side_and_the_adjoint_may_be_a_program_too(program: lis
 
 
 def test_every_bad_end_is_one_row_and_one_sentence(program: list[str]) -> None:
-    x = rows(7)
-    x[1:, 0] = torch.tensor([2.0, 4, 5, 6, 7, 8])
+    x = rows(8)
+    x[1:, 0] = torch.tensor([2.0, 4, 5, 6, 7, 8, 9])
     simulator = from_command(program, workers=2, timeout=300)
-    with pytest.warns(RuntimeWarning, match="6 of 7 rows failed"):
+    with pytest.warns(RuntimeWarning, match="7 of 8 rows failed"):
         y = simulator(x)
     torch.testing.assert_close(y[0], in_torch(x[:1])[0])
     assert bool(y[1:].isnan().all())
@@ -75,6 +77,7 @@ def test_every_bad_end_is_one_row_and_one_sentence(program: list[str]) -> None:
             "row 4: returned shape (2,); shape (5,) was expected",
             "row 5: RuntimeError: ended with exit code -9",
             "row 6: RuntimeError: wrote a file that is not a whole .npy array",
+            "row 7: RuntimeError: ended well but wrote no file output.npy",
         ),
         simulator.failures,
         strict=True,
@@ -117,7 +120,9 @@ def test_a_program_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> Non
         ({"command": "./program {input}"}, "must be a list such as"),
         ({"command": []}, "must be a list such as"),
         ({"command": ["a"], "vjp": "b"}, r"from_command\(vjp=\.\.\.\) must be a list"),
+        ({"command": [1, 2]}, r"must be words; got \[1, 2\]"),
         ({"command": ["a"], "timeout": 0}, "timeout must lie in"),
+        ({"command": ["a"], "timeout": torch.inf}, "timeout must lie in"),
         ({"command": ["a"], "workers": 0}, "workers must be an integer >= 1"),
     ],
 )

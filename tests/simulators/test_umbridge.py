@@ -101,6 +101,12 @@ class Strange(BaseHTTPRequestHandler):
             return self._send(b'{"output": [[1.')
         if kind == 4:
             return self._say({"output": [[1.0], [2.0]]})
+        if kind == 5:
+            return self._send(b"null")
+        if kind == 6:
+            return self._say({"error": "no memory left"})
+        if kind == 7:
+            return self._say({"outputs": []})
         return self._say({"output": [[kind]]})
 
     def _say(self, content: dict[str, Any]) -> None:
@@ -122,21 +128,24 @@ def test_late_and_damaged_answers_are_rows_that_failed() -> None:
     thread.start()
     try:
         simulator = from_umbridge(f"http://127.0.0.1:{server.server_port}", "m", timeout=3)
-        with pytest.warns(RuntimeWarning, match="4 of 6 rows failed"):
-            y = simulator(torch.tensor([[0.5], [1], [2], [3], [4], [0.25]], dtype=torch.float64))
+        with pytest.warns(RuntimeWarning, match="7 of 9 rows failed"):
+            y = simulator(torch.tensor([[0.5, 1, 2, 3, 4, 5, 6, 7, 0.25]], dtype=torch.float64).T)
         simulator.close()
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
     assert y[[0, -1]].flatten().tolist() == [0.5, 0.25]
-    assert bool(y[1:5].isnan().all())
+    assert bool(y[1:8].isnan().all())
     for words, sentence in zip(
         (
             "Evaluate was not answered in timeout=3 s",
             "returned shape (2,); 1 numbers were announced",
             "the answer is not JSON or damaged",
             "returned 2 vectors; 1 were announced",
+            "the answer is not an object of JSON; got None",
+            "the model says no memory left",
+            "the answer has no output; it has outputs",
         ),
         simulator.failures,
         strict=True,
@@ -149,6 +158,7 @@ def test_late_and_damaged_answers_are_rows_that_failed() -> None:
     [
         ({"url": "127.0.0.1:4242"}, r"url=\.\.\.\) must start with http://"),
         ({"timeout": 0.0}, "timeout must lie in"),
+        ({"timeout": torch.inf}, "timeout must lie in"),
         ({"workers": 0}, "workers must be an integer >= 1"),
     ],
 )
@@ -157,6 +167,27 @@ def test_bad_arguments(arguments: dict[str, Any], words: str) -> None:
         from_umbridge(**{"url": "http://127.0.0.1:1", "model": "m", **arguments})
 
 
+@pytest.mark.parametrize("support", [None, ["Evaluate"], 3])
+def test_a_server_that_does_not_say_what_it_supports(support: Any) -> None:
+    class Vague(Strange):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._say({"support": support})
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Vague)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(dc.SimulatorError, match="no UM-Bridge server answers"):
+            from_umbridge(f"http://127.0.0.1:{server.server_port}", "m", timeout=60)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def test_a_server_that_is_away_is_an_error_in_words() -> None:
+    with pytest.raises(dc.SimulatorError, match=r"no UM-Bridge server answers .* Invalid IPv6"):
+        from_umbridge("http://[::", "m")
     with pytest.raises(dc.SimulatorError, match=r"no UM-Bridge server answers .* is away"):
         from_umbridge(f"http://127.0.0.1:{free_port()}", "m")

@@ -72,6 +72,35 @@ def test_a_start_that_is_off_by_less_than_the_data_show_is_corrected(tmp_path):
         assert bool((explained == dc.Status.CONVERGED).all())
 
 
+class Shifted(nn.Module):
+    """A surrogate with the bias of ``Reverse``, so that it sees nothing wrong with it."""
+
+    def forward(self, x):
+        return (x - 0.05 * torch.eye(UNKNOWNS)[0].to(x)) @ MATRIX.to(x).T
+
+
+def test_a_simulator_without_derivatives_is_asked_too(monkeypatch):
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    simulator = dc.simulators.wrap(lambda x: x @ MATRIX.numpy().T.astype(float))
+    problem = dc.problems.define(
+        "values-only",
+        simulate=simulator,
+        sample=lambda count, g: torch.rand(count, UNKNOWNS, generator=g),
+        bounds=(0.0, 1.0),
+        noise_std=NOISE,
+        train_count=200,
+        val_count=200,
+    )
+    pair = dc.Deceptron(forward=Shifted(), reverse=Reverse(0.05), bounds=(0.0, 1.0))
+    data = problem.dataset(0)
+    assert len(data.train.y) + len(data.val.y) == 400
+    simulator.reset()
+    calibrate(pair, problem, data)
+    assert pair.calibration.corrections.eager == (False, True)
+    # Four ways to answer 48 rows, each with a few values a row.
+    assert 0 < simulator.calls.values < 4 * 48 * 3 * UNKNOWNS
+
+
 def test_a_start_that_cannot_be_bettered_costs_one_evaluation():
     problem, pair = calibrated(bias=0.0)
     assert pair.calibration.corrections.eager == (False, False)

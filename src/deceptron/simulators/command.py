@@ -15,7 +15,7 @@ import numpy as np
 
 from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError
-from deceptron.simulators.engines import Array, Threads
+from deceptron.simulators.engines import LONGEST, Array, Threads
 from deceptron.simulators.simulator import Simulator
 
 # Characters of what a program wrote to standard error that a reason quotes.
@@ -52,7 +52,7 @@ def from_command(
         scale: as in ``wrap``.
     """
     check_count("workers", workers)
-    check_range("timeout", timeout, low=0.0, open_low=True)
+    check_range("timeout", timeout, low=0.0, high=LONGEST, open_low=True)
     runs = {
         kind: _Run(_checked(kind, words), timeout, dict(environment or {}))
         for kind, words in (("command", command), ("vjp", vjp), ("jvp", jvp))
@@ -126,7 +126,10 @@ def _checked(kind: str, words: Sequence[str | os.PathLike[str]]) -> tuple[str, .
             f"from_command({kind}=...) must be a list such as ['./program', '{{input}}', "
             f"'{{output}}']; got {words!r}"
         )
-    first, *rest = (os.fspath(word) for word in words)
+    try:
+        first, *rest = (os.fspath(word) for word in words)
+    except TypeError:
+        raise ConfigError(f"from_command({kind}=...) must be words; got {words!r}") from None
     # Runs have another working folder; a relative path is meant from here.
     program = str(Path(first).absolute()) if os.sep in first else first
     return (program, *rest)
@@ -139,10 +142,10 @@ def _placed(word: str, places: dict[str, str]) -> str:
 
 
 def _read(path: Path) -> Array:
+    if not path.is_file():  # a pipe would keep us waiting for ever
+        raise RuntimeError(f"ended well but wrote no file {path.name}")
     try:
         found: Array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise RuntimeError(f"ended well but wrote no file {path.name}") from None
     except (ValueError, EOFError, OSError) as error:
         raise RuntimeError(f"wrote a file that is not a whole .npy array: {error}") from None
     return found

@@ -38,6 +38,8 @@ Answers: TypeAlias = "Array | list[Answer]"
 
 # Pieces for each process where rows are called one by one: rows may take unequal time.
 PIECES = 4
+# Seconds that may be waited; more is too much for the system's own clocks.
+LONGEST = 1e9
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

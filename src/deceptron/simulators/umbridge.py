@@ -17,7 +17,7 @@ import numpy as np
 
 from deceptron.core.checks import check_count, check_range
 from deceptron.core.errors import ConfigError, SimulatorError, unknown_name
-from deceptron.simulators.engines import Array, Threads
+from deceptron.simulators.engines import LONGEST, Array, Threads
 from deceptron.simulators.simulator import Simulator
 
 PROTOCOL = 1.0
@@ -49,12 +49,13 @@ def from_umbridge(
         scale: as in ``wrap``, likewise.
     """
     check_count("workers", workers)
-    check_range("timeout", timeout, low=0.0, open_low=True)
-    if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
+    check_range("timeout", timeout, low=0.0, high=LONGEST, open_low=True)
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ConfigError(
             f"from_umbridge(url=...) must start with http:// or https://; got {url!r}"
         )
     server = _Server(url.rstrip("/"), timeout)
+    support: dict[str, bool]
     try:
         info = server.ask("Info")
         if float(info["protocolVersion"]) != PROTOCOL:
@@ -63,7 +64,7 @@ def from_umbridge(
             )
         if model not in info["models"]:
             raise unknown_name(f"model of {url}", model, info["models"])
-        support = server.ask("ModelInfo", name=model)["support"]
+        support = dict(server.ask("ModelInfo", name=model)["support"])
         common = {"name": model, "config": config or {}}
         inputs, outputs = (
             tuple(map(int, server.ask(f"{side.capitalize()}Sizes", **common)[f"{side}Sizes"]))
@@ -140,7 +141,10 @@ class _Model:
         return [part.tolist() for part in np.split(x, np.cumsum(self.inputs)[:-1])]
 
     def _ask(self, what: str, **content: Any) -> Any:
-        return self.server.ask(what, **self.common, **content)["output"]
+        found = self.server.ask(what, **self.common, **content)
+        if "output" not in found:
+            raise Unanswered(f"{what}: the answer has no output; it has {', '.join(found)}")
+        return found["output"]
 
 
 class Unanswered(RuntimeError):
@@ -168,11 +172,15 @@ class _Server:
             raise Unanswered(f"{what} was not answered in timeout={self.timeout:g} s") from None
         except requests.ConnectionError:
             raise Unanswered(f"{what}: the server is away, or went away") from None
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:
             raise Unanswered(f"{what}: the answer is not JSON or damaged ({error})") from None
+        if not isinstance(found, dict):
+            raise Unanswered(f"{what}: the answer is not an object of JSON; got {found!r:.99}")
         if "error" in found:
             said = found["error"]
-            raise Unanswered(f"{what}: the model says {said['type']}: {said['message']}")
+            known = isinstance(said, dict) and {"type", "message"} <= said.keys()
+            words = f"{said['type']}: {said['message']}" if known else said
+            raise Unanswered(f"{what}: the model says {words}")
         return found
 
     def __getstate__(self) -> dict[str, Any]:

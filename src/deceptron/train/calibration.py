@@ -36,6 +36,8 @@ ROWS = 256
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 # Where the simulator is asked to solve, fewer rows must do.
 SOLVED_ROWS, BATCH = 96, 48
+# Fewer still where it is an external one without derivatives, which may take its time.
+CALLED_ROWS = 48
 # On finer grids fewer rows, so that calibrating stays a share of training, which sees a bounded
 # number of grid points: at most so many of them, at least so many rows. Counted, not timed: the
 # same seed gives the same pair.
@@ -188,7 +190,7 @@ def _calibrated(
     few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
     if n <= DENSE:
         _fit_eagerness(pair, problem, x[few], y[few])
-    if problem.differentiable:  # an external simulator is not called unasked
+    if problem.differentiable:  # linearising needs it
         _fit_corrected(pair, problem, x[few], y[few])
     _fit_keeping(pair, problem, x[few], y[few])
     return pair
@@ -196,35 +198,38 @@ def _calibrated(
 
 def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
     """Whether rows that their start explains gain by a correction, which costs a product for each
-    unknown, and whether the family's posterior mean is the better answer. Of an external simulator
-    the surrogate must tell.
+    unknown, and whether the family's posterior mean is the better answer, on the surrogate and on
+    the simulator; of data without one the surrogate must tell.
     """
     before, corrections = pair.calibration, pair.calibration.corrections
     assert corrections is not None
 
-    def answers(eager: bool, by_family: bool, forward: Problem | None) -> Solution:
+    def answers(eager: bool, by_family: bool, forward: Problem | None, rows: slice) -> Solution:
         tried = replace(
             corrections, eager=(eager, eager), by_family=(by_family, by_family), family_factor=1.0
         )
         pair.calibration = replace(before, corrections=tried)
-        return solve(pair, y, forward=forward, history=False)
+        return solve(pair, y[rows], forward=forward, history=False)
 
-    def best(forward: Problem | None) -> _Way:
-        kept, chosen = answers(False, False, forward), (False, False)
-        least = (1 - EAGER_GAIN) * _rmse(kept.x, x)
+    def best(forward: Problem | None, rows: slice = slice(None)) -> _Way:
+        truth = x[rows]
+        kept, chosen = answers(False, False, forward, rows), (False, False)
+        least = (1 - EAGER_GAIN) * _rmse(kept.x, truth)
         for eager, by_family in ((True, False), (False, True), (True, True)):
-            tried = answers(eager, by_family, forward)
-            if _rmse(tried.x, x) < least:
-                kept, chosen, least = tried, (eager, by_family), _rmse(tried.x, x)
+            tried = answers(eager, by_family, forward, rows)
+            if _rmse(tried.x, truth) < least:
+                kept, chosen, least = tried, (eager, by_family), _rmse(tried.x, truth)
         mine = (kept.rule == REGRESSION).nonzero().flatten()
         factor = 1.0
         if chosen[1] and len(mine) >= FEWEST:
-            missed = (x[mine] - kept.x[mine]).abs() / kept.std[mine]
+            missed = (truth[mine] - kept.x[mine]).abs() / kept.std[mine]
             factor = conformal(missed.flatten(1)) / NORMAL_90
         return _Way(*chosen, factor)
 
     surrogate = best(None)
-    simulator = best(problem) if problem.differentiable else surrogate
+    simulator = surrogate
+    if problem.has_simulator:
+        simulator = best(problem, slice(None if problem.differentiable else CALLED_ROWS))
     chosen = replace(
         corrections,
         eager=(surrogate.eager, simulator.eager),
