@@ -84,6 +84,14 @@ def test_round_trip_is_exact(tmp_path, dtype):
     assert dc.save(twin, tmp_path / "again").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("path", [None, 3, b"pair"])
+def test_what_is_no_path_is_named(path):
+    with pytest.raises(dc.ConfigError, match="must be a path; got"):
+        dc.load(path)
+    with pytest.raises(dc.ConfigError, match="path must be a path; got"):
+        dc.save(dc.load("heat-1d"), path)
+
+
 def test_mlp_and_plain_pairs(tmp_path):
     pair = mlp_pair(generator=generator())
     twin = dc.load(str(dc.save(pair, str(tmp_path / "mlp"))))

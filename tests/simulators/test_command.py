@@ -120,6 +120,8 @@ def test_a_program_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> Non
         ({"command": "./program {input}"}, "must be a list such as"),
         ({"command": []}, "must be a list such as"),
         ({"command": ["a"], "vjp": "b"}, r"from_command\(vjp=\.\.\.\) must be a list"),
+        ({"command": None}, "must be a list such as"),
+        ({"command": ["a"], "environment": "A=1"}, "environment must be a dictionary"),
         ({"command": [1, 2]}, r"must be words; got \[1, 2\]"),
         ({"command": ["a"], "timeout": 0}, "timeout must lie in"),
         ({"command": ["a"], "timeout": torch.inf}, "timeout must lie in"),

@@ -108,3 +108,18 @@ def test_what_jax_cannot_do_is_said_in_words() -> None:
     leaf = rows().requires_grad_()
     with pytest.raises(dc.SimulatorError, match="Reverse-mode"):
         loop(leaf).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("f", "batched", "words"),
+    [
+        (lambda x: (x, x), False, "one array with a row for each of x is wanted"),
+        (lambda x: (x, x), True, "one array with a row for each of x is wanted"),
+        (lambda x: x.sum(0), True, "one array with a row for each of x is wanted"),
+        (lambda x: jnp.concatenate([x, x]), True, "one array with a row for each of x is wanted"),
+        (lambda x: 1j * x, False, "an array of numbers; got ndarray of complex128"),
+    ],
+)
+def test_what_is_not_rows_of_numbers_is_named(f: Any, batched: bool, words: str) -> None:
+    with pytest.raises(dc.SimulatorError, match=words):
+        from_jax(f, batched=batched)(rows(4))

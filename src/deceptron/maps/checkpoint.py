@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
 from deceptron.core.calibration import Calibration, from_tensors, to_tensors
-from deceptron.core.files import replacing
+from deceptron.core.files import as_path, replacing
 from deceptron.maps.network import Network, build, is_registered
 from deceptron.maps.pair import Deceptron
 
@@ -56,7 +56,7 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(pair, Deceptron):
         raise ConfigError(f"save(pair=...) must be a Deceptron; got {type(pair).__name__}")
-    path = Path(path)
+    path = as_path("path", path)
     modules = {name: getattr(pair, name) for name in _PARTS if getattr(pair, name) is not None}
     tensors = {f"scaler.{key}": value for key, value in pair.scaler.state_dict().items()}
     if pair.bounds is not None:
@@ -119,7 +119,7 @@ def load(
     if isinstance(source, str) and source in shipped():
         with resources.as_file(_zoo() / f"{source}.safetensors") as path:
             return _load(path, {"f": forward, "g": reverse}).eval()
-    path = Path(source)
+    path = as_path("load(source=...)", source)
     if (path / RUN_RESULT).is_file():
         path = path / RUN_RESULT
     if not path.is_file():

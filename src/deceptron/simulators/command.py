@@ -53,10 +53,12 @@ def from_command(
     """
     check_count("workers", workers)
     check_range("timeout", timeout, low=0.0, high=LONGEST, open_low=True)
+    if environment is not None and not isinstance(environment, Mapping):
+        raise ConfigError(f"environment must be a dictionary of texts; got {environment!r}")
     runs = {
         kind: _Run(_checked(kind, words), timeout, dict(environment or {}))
         for kind, words in (("command", command), ("vjp", vjp), ("jvp", jvp))
-        if words is not None
+        if words is not None or kind == "command"
     }
     return Simulator(
         f"from_command({Path(runs['command'].words[0]).name})",
@@ -120,7 +122,7 @@ class _Run:
                 raise RuntimeError(f"ended with exit code {code}{words_of}")
 
 
-def _checked(kind: str, words: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+def _checked(kind: str, words: Sequence[str | os.PathLike[str]] | None) -> tuple[str, ...]:
     if isinstance(words, (str, bytes)) or not words:
         raise ConfigError(
             f"from_command({kind}=...) must be a list such as ['./program', '{{input}}', "

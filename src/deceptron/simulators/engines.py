@@ -75,7 +75,8 @@ class Whole:
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
         try:
-            return np.array(function(*arrays))
+            found: Array = function(*arrays)
+            return found
         except Exception as error:
             raise SimulatorError(f"the simulator fails on any rows: {in_words(error)}") from error
 

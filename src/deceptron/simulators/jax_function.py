@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from deceptron.core.arrays import real_array
 from deceptron.core.errors import ConfigError
 from deceptron.simulators.engines import Array, Function, Whole
 from deceptron.simulators.simulator import Simulator
@@ -88,7 +89,10 @@ class _Compiled:
             if kind not in self._functions:
                 self._functions[kind] = jax.jit(self._function(kind))
             inputs = [jax.numpy.asarray(_fill(np.asarray(a, dtype), room)) for a in arrays]
-            return np.asarray(self._functions[kind](*inputs))[:rows]
+            found = self._functions[kind](*inputs)
+            if np.shape(found)[:1] != (room,) or isinstance(found, (tuple, list)):
+                raise TypeError(f"one array with a row for each of x is wanted; got {found!r:.99}")
+            return real_array("what it returns", np.asarray(found)[:rows])
 
     def _function(self, kind: str) -> Function:
         import jax
