@@ -97,7 +97,7 @@ def test_without_noise_there_is_nothing_to_calibrate():
     problem = linear(noise_std=0.0)
     pair = dc.train(problem, quick(problem), seed=3)
     assert pair.calibration.trust is pair.calibration.noise_std is None
-    assert "its noise is not known" in pair.verdict
+    assert "the noise it was trained for is not known" in pair.verdict
     with pytest.raises(dc.ConfigError, match="must have noise_std > 0; got 0"):
         calibrate(pair, problem, problem.dataset(3))
 

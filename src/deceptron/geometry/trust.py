@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.arrays import as_rows, weight_of
@@ -42,9 +41,7 @@ def trust(pair: Pair, y: Any) -> Trust:
         raise ConfigError(
             "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
         )
-    rows = y if isinstance(y, Tensor) else torch.as_tensor(np.array(y))
-    weight = next(pair.parameters(), None) if isinstance(pair, nn.Module) else None
-    parts = round_trips(pair, rows if weight is None else rows.to(weight))
+    parts = round_trips(pair, y)
     z = _standardised(parts, limits.parts) / limits.limit
     z = torch.where(z.isfinite(), z, torch.inf)
     score, index = z.max(1)
