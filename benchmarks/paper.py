@@ -318,6 +318,8 @@ def unfinished() -> list[dict[str, object]]:
         plan = recipe(dc.problems.get(name), "paper")
         stage, epoch = done[-1]["stage"], int(done[-1]["epoch"])
         epochs = {s: getattr(plan, "jcp" if s == "plain" else s).epochs for s in STAGES}
+        if (stage, epoch) == (STAGES[-1], epochs[STAGES[-1]]):
+            continue  # trained; its pairs, which are not kept, are put together in seconds
         took = statistics.median(float(row["seconds"]) for row in done if row["stage"] == stage)
         pace = took / costs[name][f"{stage}_s"]
         left = {s: epochs[s] for s in STAGES[STAGES.index(stage) :]}
