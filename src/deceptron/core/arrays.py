@@ -70,7 +70,7 @@ def real_array(name: str, value: Any) -> np.ndarray[Any, Any]:
 
 def _real_array(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
-        array = value.astype(np.float64).filled(np.nan)
+        array = np.ma.filled(value.astype(np.float64), np.nan)
     elif hasattr(value, "iloc"):  # pandas
         array = value.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
