@@ -139,7 +139,7 @@ def test_running_longer_does_not_make_an_ill_posed_row_worse():
         ({"noise_std": None}, ConfigError, "noise_std > 0"),
         ({"noise_std": 0.0}, ConfigError, "noise_std > 0"),
         ({"prior": 3}, ConfigError, "mean, apply and solve"),
-        ({"x0": torch.zeros(5, N + 1, dtype=torch.float64)}, ShapeError, "prior.mean"),
+        ({"x0": torch.zeros(5, N + 1, dtype=torch.float64)}, ShapeError, "x0 must have rows"),
         ({"prior": Gaussian(torch.zeros(N + 1), torch.eye(N + 1))}, ShapeError, "prior.mean"),
     ],
 )
