@@ -6,7 +6,7 @@ import io
 
 import pandas as pd
 
-from deceptron.report.tables import to_csv
+from deceptron.report.tables.formats import to_csv
 
 
 def frame(table) -> pd.DataFrame:

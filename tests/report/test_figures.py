@@ -123,7 +123,6 @@ def test_captions_say_sample_rule_models(drawn):
         assert "Small sample" in words
         assert "Models: " in words
     assert "6 instances per problem, seed 7." in captions["cosine"]
-    assert "12 instances, seeds 7, 8." in captions["basin"]
     assert "6 instances, seed 7." in captions["mechanism"]
     assert "r_t / r_0 <= 0.30" in captions["profiles"]
     assert "main text: the 12 instances" in captions["profiles"]

@@ -34,5 +34,5 @@ def test_tables_and_figures_of_the_paper_take_no_room(written):
     assert "verdict" in names
     assert not names & {"jcp", "methods-paper", "seeds"}
     page = written.page.read_text(encoding="utf-8")
-    for name in ("basin", "mechanism", "reproducibility", "hyperparameters"):
+    for name in ("mechanism", "reproducibility", "hyperparameters"):
         assert f"figure-{name}" not in page

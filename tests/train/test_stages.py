@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +233,36 @@ def test_when_no_epoch_is_eligible_stage_two_stays() -> None:
     assert pair.provenance["selected_epoch"]["jcp"] == 0
     alone = dc.train(problem, replace(strict, jcp=replace(stage, epochs=0)), None)
     assert_same(weights_of(pair), weights_of(alone))
+
+
+class Saturating(nn.Module):
+    """Learns until its input is told to be far too large; then its answer is flat."""
+
+    def __init__(self, alive: bool) -> None:
+        super().__init__()
+        self.layer, self.shift = nn.Linear(12, 12), 0.0 if alive else 1e4
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.layer(rows) + self.shift)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_stage_ends_where_nothing_is_left_to_learn_from(alive: bool, tmp_path: Path) -> None:
+    def build(*_: object) -> tuple[nn.Module, nn.Module]:
+        return nn.Linear(12, 12), Saturating(alive)
+
+    seen: list[dict[str, Any]] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dc.train(tiny(), quick(build=build), tmp_path, callback=seen.append)
+    told = [str(w.message) for w in caught if "exactly zero" in str(w.message)]
+    reverse = [row for row in seen if row["stage"] == "reverse"]
+    if alive:
+        assert not told
+        assert len(reverse) == quick().reverse.epochs
+    else:
+        assert "stage 'reverse' ends after epoch 1 of" in told[0]
+        assert len(reverse) == 1
 
 
 def test_branches_start_alike_and_differ_only_by_jcp() -> None:

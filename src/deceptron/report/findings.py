@@ -19,12 +19,6 @@ from deceptron.study.statistics import spearman
 
 SIGNIFICANT = 0.05
 NEAR = 0.1  # success rates that differ by more do not agree
-YARDSTICKS = {
-    "one-shot": "that of the network alone",
-    "wiener": "the linear estimate's",
-    "lm-tuned": "tuned LM's",
-    "gn-prior": "the oracle's",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,6 @@ def findings(query: Query) -> list[Finding]:
     """Answers to those questions of a reader of the paper that the records can answer."""
     questions: dict[str, Callable[[Query], Iterator[str]]] = {
         "Does the published protocol reproduce?": _reproduction,
-        "How far is D-IPG from the network alone, the linear estimate and tuned LM?": _distances,
         "Does JCP change success at an equal number of steps?": _equal_steps,
         "What does RJCP predict?": _prediction,
         "When has training paid for itself?": _amortisation,
@@ -70,47 +63,6 @@ def _reproduction(query: Query) -> Iterator[str]:
         paper = [paper_value("Table 4", "success", model=model, **where).value for model in models]
         ours = [trials.rate_value("rmse") for trials in pair]
         yield _said("allen-cahn", query, paper=paper, ours=ours)
-
-
-@dataclass(frozen=True)
-class _Versus:
-    """Ratios of mean errors by problem, and on how many the paired test is clear."""
-
-    ratios: list[float]
-    smaller: int
-    larger: int
-
-
-def _distances(query: Query) -> Iterator[str]:
-    for set in query.sets:
-        for method in ("d-ipg", "d-ipg-tuned", "guarded"):
-            against = {other: _versus(query, set, method, other) for other in YARDSTICKS}
-            medians = {
-                YARDSTICKS[other]: float(np.median(found.ratios))
-                for other, found in against.items()
-                if found.ratios
-            }
-            if medians:
-                facts = {"set": set, "method": method, "alone": against["one-shot"]}
-                yield _said("distances", query, medians=medians, **facts)
-
-
-def _versus(query: Query, set: str, method: str, other: str) -> _Versus:
-    ratios, changes = [], []
-    for problem in query.problems:
-        planned = query.planned_methods(problem, "standard", set=set)
-        if method not in planned or other not in planned:
-            continue
-        own, reference = (
-            query.trials(problem, "standard", name, set=set) for name in (method, other)
-        )
-        ratio, change = own.ratio(reference), own.against(reference)
-        if ratio is None or change is None:
-            continue
-        ratios.append(ratio.value)
-        changes += [change.difference.value] if change.p < SIGNIFICANT else []
-    smaller = sum(change < 0 for change in changes)
-    return _Versus(ratios, smaller, len(changes) - smaller)
 
 
 def _equal_steps(query: Query) -> Iterator[str]:

@@ -112,8 +112,7 @@ class Trials:
     def latency(self) -> float:
         """Seconds of one instance solved alone, mean over seeds; NaN where not measured."""
         found = [self._query.latencies.get(axes, np.nan) for axes in self.cells]
-        known = [seconds for seconds in found if not np.isnan(seconds)]
-        return float(np.mean(known)) if known else np.nan
+        return float(pd.Series(found, dtype=float).mean())
 
     def against(self, other: Trials, rule: str | None = None) -> Paired | None:
         """This minus the other on the trials of both: of errors, or of success under a rule."""

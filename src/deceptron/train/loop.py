@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,10 +96,17 @@ class StageRun:
         self.state = self._begin() if saved is None else self._restore(saved)
 
     def run(self, after_epoch: Callable[[StageState], None]) -> StageState:
-        """Do the epochs that are left; the module ends with the selected weights."""
+        """Do the epochs that are left; the module ends with the selected weights.
+
+        A module without any gradient over a whole epoch, such as one whose output has saturated,
+        would stay what it is: the stage ends there.
+        """
         while self.state.epoch < self.epochs:
-            self._epoch()
+            learned = self._epoch()
             after_epoch(self.state)
+            if not learned and self.state.epoch < self.epochs:
+                self._say_that_it_learns_nothing()
+                break
         self._objective.module.load_state_dict(self.state.best)
         return self.state
 
@@ -136,7 +144,8 @@ class StageRun:
             self._optimiser.load_state_dict({"state": entries, "param_groups": groups})
         return saved
 
-    def _epoch(self) -> None:
+    def _epoch(self) -> bool:
+        """Whether any gradient was there to learn from."""
         started = time.perf_counter()
         epoch, objective = self.state.epoch, self._objective
         device = self._parameters[0].device
@@ -145,6 +154,8 @@ class StageRun:
         objective.begin(epoch)
         sums: dict[str, Tensor] = {}
         rate = self.stage.learning_rate
+        slope = torch.zeros((), device=device)
+        most = math.inf if self._recipe.clip is None else self._recipe.clip
         assert self._optimiser is not None
         with torch.random.fork_rng(devices=[]):
             # Layers that draw for themselves, such as dropout, resume with the epoch too.
@@ -158,8 +169,7 @@ class StageRun:
                 self._optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 self._team.sum([p.grad for p in self._parameters if p.grad is not None])
-                if self._recipe.clip is not None:
-                    torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.clip)
+                slope += torch.nn.utils.clip_grad_norm_(self._parameters, most)
                 self._optimiser.step()
                 for name, value in (("loss", loss), *((n, v) for n, _, v in terms)):
                     sums[name] = sums.get(name, 0.0) + value.detach() * len(rows)
@@ -185,6 +195,16 @@ class StageRun:
                 "learning_rate": rate,
                 "seconds": time.perf_counter() - started,
             }
+        )
+        return bool(slope != 0)
+
+    def _say_that_it_learns_nothing(self) -> None:
+        best, epoch = self.state.best_epoch, self.state.epoch
+        warnings.warn(
+            f"stage {self.name!r} ends after epoch {epoch} of {self.epochs}: its gradient was "
+            f"exactly zero throughout that epoch (epoch {best}, the best, is kept). If its loss "
+            f"jumped before, lower learning_rate (now {self.stage.learning_rate:g})",
+            stacklevel=2,
         )
 
     def _validate(self, epoch: int) -> Measured:

@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from deceptron.core.files import make_folder
 from deceptron.plot.files import write_figure
 from deceptron.report.captions import caption
-from deceptron.report.figures.allen_cahn import good_basin, hyperparameters, mechanism
+from deceptron.report.figures.allen_cahn import hyperparameters, mechanism
 from deceptron.report.figures.family import COLUMN, FAMILIES, STYLE, Family
 from deceptron.report.figures.fields import reconstructions
 from deceptron.report.figures.matrices import reliability, shift
@@ -52,7 +52,6 @@ class Plan:
 
 PLANS = (
     Plan("performance", "Trajectories (Figure 1)", trajectories),
-    Plan("basin", "The good basin of Allen-Cahn (Figure 2b)", good_basin, ("standard",)),
     Plan("mechanism", "Mechanism on Allen-Cahn (Figure 2)", mechanism, ("paper",)),
     Plan("reliability", "Reliability matrix (Figure 3)", reliability),
     Plan("profiles", "Profiles (Figures 1 and 4)", profiles, ("paper",)),

@@ -33,14 +33,6 @@ from deceptron.study.statistics import (
 IN_BASIN = ("gd", "gn", "lm", "l-bfgs", "lm-tuned", "guarded")
 
 
-def good_basin(family: Family) -> Drawing:
-    """Panel (b) alone: the smallest error of each trial on Allen-Cahn, by method."""
-    shown = _shown(family)
-    figure = Figure(figsize=(PAGE, 0.22 * len(shown) + 0.5), layout="constrained")
-    _occupancy(figure.subplots(), family, shown)
-    return Drawing(figure, {"trials": trial_count(family, [ALLEN_CAHN], DIPG)})
-
-
 def mechanism(family: Family) -> Drawing:
     """Separation of the trials without JCP, basin occupancy, contraction given success."""
     shown = _shown(family)

@@ -14,7 +14,6 @@ from deceptron.report.figures.sheet import (
     NothingToDraw,
     coloured_cells,
     duration,
-    fewest,
     named_rows,
     trial_count,
 )
@@ -56,8 +55,7 @@ def reliability(family: Family) -> Drawing:
     _margin(margin, shown, rates)
     _strip(strip, np.array([[rjcp[p] for p in problems]]))
     corner.set_axis_off()
-    counts = {"trials": trial_count(family, problems, DIPG)}
-    return Drawing(figure, {**counts, "fewest": fewest(family, problems, shown)})
+    return Drawing(figure, {"trials": trial_count(family, problems, DIPG)})
 
 
 def _margin(axis: Axes, shown: list[Series], rates: np.ndarray) -> None:
@@ -108,14 +106,8 @@ def shift(family: Family) -> Drawing:
     axes[0].set_xticks(range(len(problems) + 1), [*map(short, problems), "geometric\nmean"])
     axes[0].xaxis.tick_top()
     every = list(dict.fromkeys(s for shown in methods.values() for s in shown))
-    return Drawing(
-        figure,
-        {
-            "shown": [s.method for s in every],
-            "trials": trial_count(family, family.problems(network), network),
-            "fewest": fewest(family, problems, every),
-        },
-    )
+    trials = trial_count(family, family.problems(network), network)
+    return Drawing(figure, {"shown": [s.method for s in every], "trials": trials})
 
 
 def ratio_to_one_shot(family: Family, problem: str, series: Series, on: str) -> Interval | None:

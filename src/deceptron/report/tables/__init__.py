@@ -10,15 +10,8 @@ from deceptron.report.tables.amortisation import amortisation
 from deceptron.report.tables.beside_paper import jcp_effect, methods_beside_paper, seeds, summary
 from deceptron.report.tables.claims import claims
 from deceptron.report.tables.equal_steps import equal_steps
-from deceptron.report.tables.formats import to_csv, to_latex, to_markdown, write
-from deceptron.report.tables.guarded import guarded_in_distribution, guarded_off_distribution
-from deceptron.report.tables.methods import (
-    equal_evaluations,
-    methods,
-    operations,
-    sensitivity,
-    shift,
-)
+from deceptron.report.tables.formats import write
+from deceptron.report.tables.methods import equal_evaluations, methods, operations, shift
 from deceptron.report.tables.rjcp import rjcp_predicts
 from deceptron.report.tables.settings import criteria, hyperparameters, models
 from deceptron.report.tables.table import Table
@@ -29,13 +22,10 @@ TABLES: tuple[Callable[[Query], Table], ...] = (
     methods,
     methods_beside_paper,
     shift,
-    guarded_in_distribution,
-    guarded_off_distribution,
     equal_evaluations,
     jcp_effect,
     equal_steps,
     rjcp_predicts,
-    sensitivity,
     claims,
     seeds,
     amortisation,
@@ -56,12 +46,4 @@ def make_tables(query: Query) -> list[Table]:
     return made
 
 
-__all__ = [
-    "TABLES",
-    "Table",
-    "make_tables",
-    "to_csv",
-    "to_latex",
-    "to_markdown",
-    "write",
-]
+__all__ = ["TABLES", "Table", "make_tables", "write"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from deceptron.report.published import MAIN_PROBLEMS, best_baseline, paper_value
 from deceptron.report.query import WITHOUT_JCP, Query, Trials
@@ -115,9 +116,8 @@ class Overview:
     def spread(self, quantity: str, side: str) -> Spread:
         """Mean and standard deviation over seeds; one seed has no spread."""
         values = [QUANTITIES[quantity].bare(trials) for trials in self.of(side)]
-        known = [value for value in values if not np.isnan(value)]
-        deviation = float(np.std(known, ddof=1)) if len(known) > 1 else np.nan
-        return Spread(float(np.mean(known)) if known else np.nan, deviation)
+        known = pd.Series(values, dtype=float)
+        return Spread(float(known.mean()), float(known.std()))
 
 
 def published(origin: str, quantity: str, side: str, problem: str) -> Spread:

@@ -12,42 +12,25 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 
 from deceptron.core.files import make_folder, replacing
-from deceptron.report.tables.table import (
-    Interval,
-    Spread,
-    Table,
-    Value,
-    numbers,
-)
+from deceptron.report.tables.table import Interval, Spread, Table, Value, numbers
 
 _PAGE_ROWS = 45
 _LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{character: f"${character}$" for character in "<>"},
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
-    "<": r"$<$",
-    ">": r"$>$",
 }
 
 
-def write(table: Table, folder: Path) -> list[Path]:
+def write(table: Table, folder: Path) -> None:
     """``NAME.csv``, ``NAME.md`` and ``NAME.tex`` in ``folder``."""
     make_folder(folder)
-    written = []
     for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
-        path = folder / f"{table.name}.{suffix}"
-        with replacing(path) as temporary:
+        with replacing(folder / f"{table.name}.{suffix}") as temporary:
             temporary.write_text(render(table), encoding="utf-8")
-        written.append(path)
-    return written
 
 
 def to_csv(table: Table) -> str:

@@ -8,14 +8,14 @@ from functools import partial
 
 import pandas as pd
 
-from deceptron.report.published import ALLEN_CAHN, MAIN_PROBLEMS
+from deceptron.report.published import MAIN_PROBLEMS
 from deceptron.report.query import WITHOUT_JCP, Query
 from deceptron.report.tables import case
 from deceptron.report.tables.case import Case
 from deceptron.report.tables.table import Column, Count, Value, table
-from deceptron.study.names import PROBE_MODELS, STEP_SIZE_METHODS
+from deceptron.study.names import STEP_SIZE_METHODS
 from deceptron.study.records import MethodRecord
-from deceptron.study.statistics import RESIDUAL_LIMIT, mean_interval
+from deceptron.study.statistics import mean_interval
 
 # Of the library's methods those that do not compete off distribution; a user's own always do.
 LEFT_OUT = (
@@ -112,16 +112,6 @@ def _within(budget: int, about: Case) -> Value:
     return mean_interval(within["rmse"]) if reached else None
 
 
-def _solved(budget: int, about: Case) -> Value:
-    """Share of trials whose residual has come to 0.30 of that at x = 0 within the budget."""
-    if not len(about.trials) or about.query.methods[about.method].physics == "true":
-        return None
-    limit = RESIDUAL_LIMIT * about.of("d-ipg").rows["residual_start"]
-    steps = about.trials.steps
-    good = steps["residual"] <= limit.reindex(steps.index)
-    return steps[good & (steps["evaluations"] <= budget)].index.nunique() / len(about.trials)
-
-
 @table(
     "equal-evaluations",
     "Equal numbers of evaluations",
@@ -131,10 +121,6 @@ def _solved(budget: int, about: Case) -> Value:
         case.N,
         *(
             Column(f"rmse_{most}", str(most), "RMSE within evaluations", partial(_within, most))
-            for most in BUDGETS
-        ),
-        *(
-            Column(f"solved_{most}", str(most), "solved within evaluations", partial(_solved, most))
             for most in BUDGETS
         ),
     ),
@@ -190,44 +176,3 @@ def operations(query: Query) -> Iterator[Spent]:
         # An empty frame among others has no say in their types, and pandas warns of it.
         found = [rows for rows in found if len(rows)]
         yield Spent(method, pd.concat(found) if found else query.records.instances.iloc[:0])
-
-
-@dataclass(frozen=True)
-class Varied(Case):
-    """D-IPG with one of its settings changed."""
-
-    setting: str = ""
-
-
-@table(
-    "sensitivity",
-    "Probes and step sizes on Allen-Cahn",
-    (
-        case.TRAINED_BY,
-        Column("setting", "setting", value=lambda varied: varied.setting),
-        case.N,
-        case.SUCCESS,
-        case.RMSE,
-        case.ITERATIONS,
-        case.RJCP,
-    ),
-)
-def sensitivity(query: Query) -> Iterator[Varied]:
-    """Figure 7 of the paper, in numbers: JCP probes of the training, first step of the solver."""
-    for model, plain in WITHOUT_JCP.items():
-        settings = {(model, "d-ipg"): "as it is, a = 1", (plain, "d-ipg"): "without JCP"}
-        settings |= {
-            (name, "d-ipg"): f"{count} probes"
-            for name, count in PROBE_MODELS.items()
-            if name.startswith(model)
-        }
-        settings |= {(model, name): f"a = {size:g}" for name, size in STEP_SIZE_METHODS.items()}
-        planned = [
-            (name, method)
-            for name, method in settings
-            if method in query.planned_methods(ALLEN_CAHN, name)
-        ]
-        if len(planned) > 2:  # otherwise nothing was varied
-            for name, method in planned:
-                setting = settings[name, method]
-                yield Varied(query, ALLEN_CAHN, name, method, setting=setting)
