@@ -137,7 +137,7 @@ def test_equal_steps_reads_the_trajectory(tables, records):
 def test_equal_steps_ends_where_the_study_stops(tables, query):
     """The synthetic d-ipg-free is stopped after 12 steps: nobody knows what 20 would give."""
     assert set(frame(tables["equal_steps"])["steps"]) == {"1", "2", "5", "10", "tolerance"}
-    (answer, _) = findings(query)[2].answers
+    (answer, _) = findings(query)[1].answers
     assert "after 10 steps, and" in answer
 
 
