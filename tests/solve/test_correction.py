@@ -10,9 +10,10 @@ import deceptron as dc
 from deceptron.core import Reason, Status
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import SIZES, Corrections, tabulated
+from deceptron.solve import measured_span
 from deceptron.solve.descents import correction
-from deceptron.solve.descents.correction import Spanned
 from deceptron.solve.evidence import _determinant, choose
+from deceptron.solve.measured_span import FIRST_MEMBERS, FIRST_SIZE, Spanned
 from deceptron.solve.methods import get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.task import Known, prepare
@@ -160,7 +161,7 @@ def test_the_answer_is_the_posterior_mean_of_the_likeliest_correction(n, m, diff
 
 def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
     """All of them for the member that it was grown with, nearly that of the likeliest one."""
-    monkeypatch.setattr(correction, "PAYS", -1.0)  # every pair does
+    monkeypatch.setattr(measured_span, "PAYS", -1.0)  # every pair does
     case = Case(60, 80)
     _, y = case.observe(3)
     with torch.no_grad():
@@ -177,9 +178,9 @@ def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
             error = start + span.combined(z[size]) - means[place]
             errors[place] = error.norm(dim=1) / (means[place] - start).norm(dim=1)
     names = [member.name for member in case.corrections.members]
-    grown = len(SIZES) * names.index(correction.FIRST_MEMBERS[0])
+    grown = len(SIZES) * names.index(FIRST_MEMBERS[0])
     assert float(errors[grown : grown + len(SIZES)].max()) < 1e-2
-    assert float(errors[grown : grown + SIZES.index(correction.FIRST_SIZE)].max()) < 1e-6
+    assert float(errors[grown : grown + SIZES.index(FIRST_SIZE)].max()) < 1e-6
     assert float(errors.gather(0, values.argmin(0)[None]).max()) < 0.15
 
 

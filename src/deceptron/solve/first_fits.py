@@ -10,9 +10,10 @@ from torch import Tensor
 
 from deceptron.core.corrections import Corrections
 from deceptron.core.protocols import Pair, RowMap
-from deceptron.solve.descents.correction import DENSE, PAIRS, Spanned
+from deceptron.solve.descents.correction import DENSE, PAIRS
 from deceptron.solve.evidence import Quadratics
 from deceptron.solve.forward import as_forward
+from deceptron.solve.measured_span import Spanned
 from deceptron.solve.methods import get_method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.task import Known, prepare

@@ -1,55 +1,38 @@
 """The default solver's step: from where a row started, the correction that its data ask for.
 
-At each accepted point the forward map is linearised and a span of directions is grown, two at a
-time: what the learned inverse makes of the residual that is left, ``g(y_t + left) - g(y_t)``, the
-step of the paper's D-IPG, and the preconditioned gradient, ``t K J' left - e``. Each has its image
-measured by one product, so neither has to be exact: a tangent of g in place of the difference gives
-the same answers and takes the time of four passes through g. Of all
-plausible corrections in the span the evidence picks one (``solve/evidence.py``); the row goes
-there, or part of the way if its misfit says so, and is linearised anew unless its data are
-explained.
-The correction is always one of the start, never of the last iterate: nothing accumulates, so noise
-that no plausible correction explains is left alone.
+At each accepted point the forward map is linearised and a span of directions is grown
+(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one
+(``solve/evidence.py``); the row goes there, or part of the way if its misfit says so, and is
+linearised anew unless its data are explained. The correction is always one of the start, never of
+the last iterate: nothing accumulates, so noise that no plausible correction explains is left alone.
 
 A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
-everything. Without derivatives an image is a difference of values and the gradient is the
-surrogate's: neither direction has to be right, since its image is measured.
+everything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import Basis, DiagonalGaussian
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
-from deceptron.core.differentiate import Linearisation
-from deceptron.solve.evidence import Chosen, Quadratics, bases_of, choose
+from deceptron.solve.evidence import Chosen, choose
+from deceptron.solve.measured_span import Guess, Spanned
 from deceptron.solve.model import Model, Point
-from deceptron.solve.noise import noise_limit
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, joined, norm, products
+from deceptron.solve.rows import RowData, joined
 
 DENSE = 32
-# What the first span is grown with, before the evidence has spoken: rough and large.
-FIRST_SIZE = 0.3
-FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
-# A pair of directions that lowers the regularised misfit by less than this share is the last.
-PAYS = 0.001
 # Rows whose spans are held at a time: numbers of double precision.
 HELD = 2**25
-# Length of a difference that stands for a derivative, in units of the family's spread.
-DIFFERENCE = 0.03
 CORRECTION, REGRESSION = range(2)
 # Pairs of directions that the first linearisation and the later ones may take.
 PAIRS = (14, 20)
-# Places of rows; of all of them a slice, which copies nothing.
-Rows: TypeAlias = Tensor | slice
 
 
 @dataclass(frozen=True)
@@ -66,17 +49,6 @@ class Corrected(RowData):
     spread: Float[Tensor, "B ?n"]
     guess_spread: Float[Tensor, "B ?n"]
     count: Int[Tensor, " B"]  # linearisations so far
-
-
-@dataclass(frozen=True)
-class Guess(RowData):
-    """What is tried before the goal, whether it is plausible at all, and its standard deviation
-    where that is known.
-    """
-
-    x: Float[Tensor, "B n"]
-    plausible: Bool[Tensor, " B"]
-    spread: Float[Tensor, "B ?n"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +100,8 @@ class Correction:
         if complete:
             span.fill()
         else:
-            span.grow(state, self.pairs[0 if state is None else 1])
+            so_far = None if state is None else (state.member, state.size)
+            span.grow(so_far, self.pairs[0 if state is None else 1])
         weight = objective.whiten(torch.ones_like(point.r))
         precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
         chosen, guess = choose(
@@ -192,294 +165,3 @@ class Correction:
         )
         about = start.double() - mean
         return mean + basis.back(own * basis.forward(about + e) + first * basis.forward(about))
-
-
-class Spanned:
-    """Orthonormal directions of each row with their images, in units of the noise, and the
-    residual that the linearised problem has at the start of the row.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        point: Point,
-        start: Float[Tensor, "B n"],
-        box: Box | None,
-        corrections: Corrections,
-    ) -> None:
-        self._model, self._point, self._box, self._corrections = model, point, box, corrections
-        self._bases: dict[int, Basis] = bases_of(corrections)
-        self._e = (point.x - start).double()
-        self._reversed: Tensor | None = None
-        self._r = -model.objective.whiten(point.r).double()
-        # Standard deviation of each component; infinite where nothing was observed.
-        self._noise = 1 / model.objective.whiten(torch.ones_like(point.r)).double()
-        self._reserve(0)
-
-    def _reserve(self, most: int) -> None:
-        """Room for so many directions: growing an array in place costs no copy of it."""
-        rows, n = self._e.shape
-        self._count = 0
-        self._room_q = self._e.new_zeros(rows, most, n)
-        self._room_a = self._e.new_zeros(rows, most, self._r.shape[1])
-        self._room_c = {key: torch.zeros_like(self._room_q) for key in self._bases}
-        self._room_hessian = self._e.new_zeros(rows, most, most)
-        self._room_stiffness = torch.zeros_like(self._room_hessian)
-        self._room_slope = self._e.new_zeros(rows, most)
-
-    @property
-    def _q(self) -> Float[Tensor, "B k n"]:
-        return self._room_q[:, : self._count]
-
-    @property
-    def _a(self) -> Float[Tensor, "B k m"]:
-        return self._room_a[:, : self._count]
-
-    def quadratics(self) -> Quadratics:
-        """What is minimised over the span."""
-        k = self._count
-        return Quadratics(
-            self._room_hessian[:, :k, :k],
-            self._room_slope[:, :k],
-            self._r.square().sum(1),
-            {key: room[:, :k] for key, room in self._room_c.items()},
-        )
-
-    def posterior_mean(
-        self, family: DiagonalGaussian, start: Float[Tensor, "B n"], count: Float[Tensor, "#B"]
-    ) -> Guess:
-        """Of the family given the data, for a span that is everything.
-
-        ``min |r - A e|^2 + |x0 + e - mean|^2_C``, which is chi-squared in as many degrees of
-        freedom as there are data if the row is of the family; plausible is what 99% stay below.
-        """
-        eye = torch.eye(start.shape[1]).to(self._e)
-        precision = family.solve(eye)
-        system = self._a @ self._a.mT + precision
-        off = family.mean.to(eye).flatten() - start.double()
-        slope = products(self._a, self._r) + off @ precision
-        factor, failed = torch.linalg.cholesky_ex(system)
-        e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
-        left = self._r - self._image(e)
-        value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
-        plausible = (failed == 0) & (value <= count * noise_limit(count).square())
-        covariance = torch.cholesky_inverse(factor)
-        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
-        return Guess(start + e, plausible, spread)
-
-    def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
-        """The direction of these coordinates."""
-        return (z[:, None] @ self._q)[:, 0]
-
-    def _image(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B m"]:
-        return (z[:, None] @ self._a)[:, 0]
-
-    def fill(self) -> None:
-        """All directions: one product for each unknown."""
-        model, point = self._model, self._point
-        rows, n = point.x.shape
-        if model.has_derivatives:
-            columns = model.f_jacobian(point.x).mT
-        else:
-            steps = self._step() * torch.eye(n).to(point.x).repeat(rows, 1, 1)
-            if self._box is not None:
-                # Towards the inside.
-                room = self._box.project(point.x + self._step()) - point.x
-                outside = room < 0.999 * self._step()
-                steps = torch.where(outside[:, None], -steps, steps)
-            images = [model.image(point, steps[:, k]) / self._step() for k in range(n)]
-            signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
-            columns = torch.stack(images, 1) * signs[:, :, None]
-        columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
-        self._reserve(n)
-        self._count = n
-        self._room_q.copy_(torch.eye(n))
-        self._room_a.copy_(columns / self._noise[:, None])
-        for key, basis in self._bases.items():
-            self._room_c[key].copy_(basis.forward(self._q))
-        torch.matmul(self._a, self._a.mT, out=self._room_hessian)
-        self._move_residual(self._image(self._e))
-
-    def grow(self, state: Corrected | None, pairs: int) -> None:
-        """Pairs of directions while they pay; the first one is the correction so far."""
-        point = self._point
-        self._reserve(2 * pairs + (state is not None))
-        going = torch.ones_like(point.misfit, dtype=torch.bool)
-        here = _Here(self._model, point, slice(None))
-        shapes = self._shapes(state)
-        if state is not None:
-            length = norm(self._e)
-            a = self._add(here, shapes, self._e)
-            self._move_residual(length[:, None] * a)
-        e, left, value = self._fit()
-        for _ in range(pairs):
-            rows = going.nonzero().flatten()
-            if len(rows) == 0:
-                break
-            if 2 * len(rows) <= len(here.point.x):
-                here = _Here(self._model, point, rows, charged=False)
-            before = value
-            for learned in (False, True):
-                d = self._direction(here, shapes, e, left, going, learned=learned)
-                # Rows that are done have neighbours that are not: a zero direction costs nothing.
-                self._add(here, shapes, d * going[:, None], charged=going)
-                e, left, value = self._fit()
-            going = going & (before - value > PAYS * before)
-
-    def _direction(
-        self,
-        here: _Here,
-        shapes: list[_Shape],
-        e: Float[Tensor, "B n"],
-        left: Float[Tensor, "B m"],
-        going: Bool[Tensor, " B"],
-        *,
-        learned: bool,
-    ) -> Float[Tensor, "B n"]:
-        rows, point = here.rows, here.point
-        d = torch.zeros_like(e)
-        if learned:
-            noise = self._noise[rows]
-            coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
-            amount = going[rows].to(torch.int64)
-            ahead = here.model.g(point.y + coloured.to(point.y), amount)
-            found = (ahead - self._answer()[rows]).double()
-        else:
-            whitened = here.model.objective.whiten(left[rows].to(point.x))
-            here.model.charge("vjp", going[rows].to(torch.int64))
-            gradient = torch.zeros_like(e)
-            gradient[rows] = here.jacobian.vjp(whitened).double()
-            found = _preconditioned(shapes, gradient)[rows] - e[rows]
-        d[rows] = torch.where(found.isfinite().all(1)[:, None], found, 0.0)
-        return d
-
-    def _answer(self) -> Float[Tensor, "B n"]:
-        """``g(y_t)``."""
-        if self._reversed is None:
-            self._reversed = self._model.g(self._point.y)
-        return self._reversed
-
-    def _add(
-        self,
-        here: _Here,
-        shapes: list[_Shape],
-        d: Float[Tensor, "B n"],
-        charged: Bool[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B m"]:
-        """One more direction, made orthonormal to the others; its image comes back."""
-        model, point, rows = here.model, here.point, here.rows
-        size = norm(d)
-        for _ in range(2):
-            d = d - self.combined(products(self._q, d))
-        # What is left of a direction that others span already is round-off.
-        usable = norm(d) > 1e-6 * size
-        d = torch.where(usable[:, None], d / norm(d).clamp_min(1e-300)[:, None], 0.0)
-        if not model.has_derivatives and charged is not None:
-            # A value costs a simulation: only rows that ask for it have one.
-            rows = charged.nonzero().flatten()
-            model, point = self._model.at(rows), self._point.take(rows)
-        unit = d[rows].to(point.x)
-        if model.has_derivatives:
-            amount = 1 if charged is None else charged[rows].to(torch.int64)
-            model.charge("jvp", amount)
-            image = here.jacobian.jvp(unit)
-        else:
-            step = self._step() * point.x.shape[1] ** 0.5 * unit
-            if self._box is not None:
-                step = self._box.project(point.x + step) - point.x
-            image = model.image(point, step)
-        a = torch.zeros_like(self._r)
-        a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0) / self._noise[rows]
-        if not model.has_derivatives:
-            # What the box left of the direction is what the image belongs to.
-            d = torch.zeros_like(d)
-            d[rows] = step.double()
-            inside = products(self._q, d)
-            d, a = d - self.combined(inside), a - self._image(inside)
-            length = norm(d).clamp_min(1e-300)[:, None]
-            d, a = d / length * usable[:, None], a / length * usable[:, None]
-        self._append(shapes, d, a)
-        return a
-
-    def _append(
-        self, shapes: list[_Shape], d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]
-    ) -> None:
-        """A direction with its image, and its products with those before it."""
-        k = self._count
-        self._count = k + 1
-        self._room_q[:, k], self._room_a[:, k] = d, a
-        for key, basis in self._bases.items():
-            self._room_c[key][:, k] = basis.forward(d)
-        self._room_slope[:, k] = (a * self._r).sum(1)
-        column = products(self._a, a)
-        self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
-        for shape in shapes:
-            c = self._room_c[id(shape.basis)][shape.rows, : k + 1]
-            column = products(c, c[:, k] / shape.variances)
-            self._room_stiffness[shape.rows, k, : k + 1] = column
-            self._room_stiffness[shape.rows, : k + 1, k] = column
-
-    def _move_residual(self, by: Float[Tensor, "B m"]) -> None:
-        self._r = self._r + by
-        self._room_slope[:, : self._count] = products(self._a, self._r)
-
-    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The correction under the shapes that the span is grown with, and what it leaves."""
-        k = self._count
-        if k == 0:
-            return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
-        quadratics = self.quadratics()
-        ones = torch.ones_like(quadratics.square)[None]
-        z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
-        return self.combined(z[0]), self._r - self._image(z[0]), value[0]
-
-    def _shapes(self, state: Corrected | None) -> list[_Shape]:
-        """What each row's span is preconditioned by: its member so far."""
-        members, scale = self._corrections.members, self._corrections.scale
-        if state is None:
-            names = [member.name for member in members]
-            first = members[next(names.index(name) for name in FIRST_MEMBERS if name in names)]
-            variances = (FIRST_SIZE * scale) ** 2 * first.spectrum.to(self._e)
-            return [_Shape(slice(None), first.basis, variances[None])]
-        size = (scale * state.size.double()).square()[:, None]
-        spectra = torch.stack([member.spectrum for member in members]).to(size)
-        variances = size * spectra[state.member]
-        found = []
-        for basis in self._bases.values():
-            has_it = torch.tensor([member.basis is basis for member in members])
-            mine = has_it.to(state.member.device)[state.member]
-            if bool(mine.any()):
-                rows = slice(None) if bool(mine.all()) else mine.nonzero().flatten()
-                found.append(_Shape(rows, basis, variances[rows]))
-        return found
-
-    def _step(self) -> float:
-        return DIFFERENCE * self._corrections.scale
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Rows whose corrections have these variances in this basis."""
-
-    rows: Rows
-    basis: Basis
-    variances: Float[Tensor, "#k n"]
-
-
-class _Here:
-    """The rows of a span that still grow, linearised."""
-
-    def __init__(self, model: Model, point: Point, rows: Rows, *, charged: bool = True) -> None:
-        self.rows = rows
-        self.model = model if isinstance(rows, slice) else model.at(rows)
-        self.point = point if isinstance(rows, slice) else point.take(rows)
-        self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
-
-
-def _preconditioned(shapes: list[_Shape], v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-    """``t K v``."""
-    result = torch.zeros_like(v)
-    for shape in shapes:
-        c = shape.basis.forward(v[shape.rows]) * shape.variances
-        result[shape.rows] = shape.basis.back(c)
-    return result
