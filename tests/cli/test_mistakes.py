@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -85,3 +87,12 @@ def test_one_sentence(
     assert captured.err.count("\n") == 1
     assert "Traceback" not in captured.err
     assert sorted(entry.name for entry in place.iterdir()) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a disk without room")
+def test_an_output_that_has_no_room_is_a_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "deceptron.cli", "problems"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: cannot write the output: No space left on device\n"

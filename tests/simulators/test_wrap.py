@@ -222,6 +222,7 @@ def test_a_jvp_alone_serves_few_components_only() -> None:
         ({"value": 3}, r"wrap\(value=\.\.\.\) must be a function of arrays; got int"),
         ({"value": physics.value, "vjp": "J"}, r"wrap\(vjp=\.\.\.\) must be a function"),
         ({"value": physics.value, "workers": 0}, "workers must be an integer >= 1"),
+        ({"value": physics.value, "batched": "no"}, "batched must be True or False; got 'no'"),
         ({"value": lambda x: x, "workers": 2}, "must be picklable for workers > 1"),
         ({"value": physics.value, "accuracy": 0.0}, "accuracy must lie in"),
         ({"value": physics.value, "scale": -1.0}, "scale must lie in"),

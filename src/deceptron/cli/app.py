@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,6 +19,7 @@ from deceptron.cli.study import study
 from deceptron.cli.train import train
 from deceptron.cli.view import view
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 EXIT_CODES = """Exit codes: 0, done (the output says how single rows ended); 1, a crash: please
 report it; 2, wrong input, a bad file or failed work, explained in one sentence; 130, interrupted:
 run most commands again and they continue where they were."""
@@ -62,13 +65,23 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
     try:
         app(_default_simulator(sys.argv[1:]), prog_name="deceptron")
+    except OSError as error:
+        if error.filename is not None or error.errno not in NO_ROOM:
+            raise
+        # The output itself; what is left of it would be a traceback when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"cannot write the output: {error.strerror}")
     except Exception as error:
         from deceptron.core.errors import DeceptronError
 
         if not isinstance(error, DeceptronError):
             raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
+
+
+def _fail(words: str) -> NoReturn:
+    print(f"error: {words}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _default_simulator(arguments: list[str]) -> list[str]:

@@ -64,6 +64,13 @@ def check_count(name: str, value: int, *, low: int = 1) -> int:
     return int(value)
 
 
+def check_flags(**flags: bool | None) -> None:
+    """Refuse what is neither True nor False: the text "no" would count as true. None may stand."""
+    for name, value in flags.items():
+        if value is not None and not isinstance(value, bool):
+            raise ConfigError(f"{name} must be True or False; got {value!r}")
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:

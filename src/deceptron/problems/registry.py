@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import Generator, Tensor
 
 from deceptron.core.box import Bounds
+from deceptron.core.checks import check_flags
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.problems.advection_diffusion import AdvectionDiffusion2D
 from deceptron.problems.allen_cahn import AllenCahn2D
@@ -104,6 +105,7 @@ def define(
     """
     if name in _BUILT_IN:
         raise ConfigError(f"name must not be that of a built-in problem; got {name!r}")
+    check_flags(differentiable=differentiable)
     problem = make_custom(
         name,
         simulate=simulate,

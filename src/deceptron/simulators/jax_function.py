@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from deceptron.core.arrays import real_array
+from deceptron.core.checks import check_flags
 from deceptron.core.errors import ConfigError
 from deceptron.simulators.engines import Array, Function, Whole
 from deceptron.simulators.simulator import Simulator
@@ -35,6 +36,7 @@ def from_jax(
     """
     if not callable(f):
         raise ConfigError(f"from_jax(f=...) must be a JAX function; got {type(f).__name__}")
+    check_flags(batched=batched, reverse=reverse, float64=float64)
     try:
         import jax
     except ImportError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_flags
 from deceptron.core.errors import ConfigError
 from deceptron.simulators.engines import Engine, Function, Inline, Processes, check_picklable
 from deceptron.simulators.simulator import Simulator
@@ -42,6 +42,7 @@ def wrap(
             kind = type(function).__name__
             raise ConfigError(f"wrap({argument}=...) must be a function of arrays; got {kind}")
     check_count("workers", workers)
+    check_flags(batched=batched)
     engine: Engine = Inline(batched=batched)
     if workers > 1:
         check_picklable(value=value, vjp=vjp, jvp=jvp)

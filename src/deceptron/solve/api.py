@@ -13,7 +13,7 @@ from torch import Tensor
 
 from deceptron.core.arrays import as_rows, real_tensor
 from deceptron.core.box import Bounds
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_flags
 from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
@@ -126,6 +126,7 @@ def solve(
         return _in_parts(pair, y, settings)
     if callback is not None and not callable(callback):
         raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
+    check_flags(differentiable=differentiable, history=history, progress=progress)
     simulator = as_forward(forward)
     limit = chosen.max_iterations if max_iterations is None else max_iterations
     check_count("max_iterations", limit, low=0)

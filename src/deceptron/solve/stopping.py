@@ -61,7 +61,7 @@ class Stopping:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not isinstance(value, bool):
+            if value is not None and field.name != "discrepancy":
                 check_range(field.name, value, low=0)
 
     @property
