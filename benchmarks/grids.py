@@ -7,6 +7,8 @@ same of preset ``standard`` at finer grids, from sampling to the saved pair, in 
 brought there by ``pair.at_grid`` and recalibrated with 200 simulations, beside its own grid and
 beside the pairs of ``training``. ``networks``: the networks alone on all problems at twice and four
 times their grid. ``accuracy``: log-determinants by a sketch against dense ones at 32 x 32.
+``figure`` draws what is recorded of growth, and of simulations and their adjoints
+(``python -m benchmarks adjoints``).
 
 ``python -m benchmarks.grids training`` or another name. Lines of ``training`` and ``transfer`` that
 are recorded are kept.
@@ -21,14 +23,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 import deceptron as dc
 from benchmarks.common import RESULTS, publish
 from benchmarks.memory import peak_mib
 from benchmarks.trusted import measured, rmse
 from deceptron.core.corrections import SIZES, Corrections
+from deceptron.plot.files import write_figure
 from deceptron.train import tables
 
 SEED, SIMULATIONS = 7, 200
@@ -46,6 +51,7 @@ GROWTH = [
     ("tables", 128),
 ]
 RUNS = Path(__file__).parent.parent / "runs" / "grids"
+PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "growth.png"
 # Problem and grid, those that end soonest first.
 TRAINED = [
     ("darcy-2d", 64),
@@ -142,10 +148,10 @@ def folder_of(name: str, grid: int) -> Path:
     return RUNS / f"{name}-{grid}"
 
 
-def recorded(name: str) -> list[dict[str, object]]:
+def recorded(name: str) -> list[dict[str, Any]]:
     """Rows of an earlier call."""
     path = RESULTS / f"{name}.json"
-    rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     return rows
 
 
@@ -256,12 +262,46 @@ def networks() -> None:
         publish("grids_networks", "The networks of a pair on finer grids", rows)
 
 
+def figure() -> None:
+    """Recorded times and memory over the points of a side, on logarithmic axes."""
+    cost, simulation = (recorded(name) for name in ("grids_growth", "adjoints"))
+    drawing = Figure(figsize=(7.5, 3.2), layout="constrained")
+    seconds, memory = drawing.subplots(1, 2)
+    for what, words in {
+        "prior": "prior, darcy-2d",
+        "dense tables": "tables of corrections, dense",
+        "tables": "tables of corrections, by a sketch",
+    }.items():
+        rows = [row for row in cost if row["what"] == what]
+        sides = [row["grid"] for row in rows]
+        used = [row["peak_mib"] - row["libraries_mib"] for row in rows]
+        seconds.plot(sides, [row["cpu_s"] for row in rows], "o-", label=words)
+        memory.plot(sides, used, "o-")
+    for name in ("navier-stokes-2d", "allen-cahn-2d"):
+        rows = [row for row in simulation if row["problem"] == name]
+        sides = [row["grid"] for row in rows]
+        taken = [row["forward_ms_a_row"] * (1 + row["vjp"]) / 1e3 for row in rows]
+        (line,) = seconds.plot(sides, taken, "s--", label=f"{name}, a row and its adjoint")
+        used = [row["MiB_a_row"] or math.nan for row in rows]  # 0: too little to be seen
+        memory.plot(sides, used, "s--", color=line.get_color())
+    seconds.set_ylabel("CPU seconds")
+    memory.set_ylabel("MiB above the libraries")
+    for axis in (seconds, memory):
+        axis.set(xscale="log", yscale="log", xlabel="grid points of a side")
+        axis.set_xticks([16, 32, 64, 128], ["16", "32", "64", "128"], minor=False)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    drawing.legend(loc="outside lower center", ncols=2, fontsize=8)
+    print(write_figure(drawing, PICTURE, dpi=110))
+
+
 TABLES = {
     "growth": growth,
     "accuracy": accuracy,
     "networks": networks,
     "training": training,
     "transfer": transfer,
+    "figure": figure,
 }
 
 
