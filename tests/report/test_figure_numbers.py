@@ -25,7 +25,8 @@ from deceptron.report.query import Query
 from deceptron.report.tables.rjcp import rjcp_predicts
 from deceptron.study.entries import VERMILION
 from deceptron.study.names import STEP_SIZE_METHODS
-from deceptron.study.records import CELLS, INSTANCES, MODELS, STEPS, Records, read
+from deceptron.study.records import Records, read
+from deceptron.study.tables import CELLS, INSTANCES, MODELS, STEPS
 from tests.report.reading import frame
 from tests.study.synthetic import Sizes, write_study
 

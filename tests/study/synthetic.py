@@ -22,7 +22,7 @@ from deceptron.study.entries import PROBLEMS, shown_problem
 from deceptron.study.folder import StudyFolder
 from deceptron.study.methods import METHODS, method_entry
 from deceptron.study.names import MODELS, PROBE_MODELS, SETS, STEP_SIZE_METHODS, TRUTH
-from deceptron.study.records import INSTANCES, STEPS
+from deceptron.study.tables import INSTANCES, STEPS
 
 SHAPES = {
     "heat-1d": ((64,), (64,)),

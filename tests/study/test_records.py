@@ -13,7 +13,8 @@ import pytest
 import deceptron as dc
 from deceptron.study.cell import Cell
 from deceptron.study.folder import FAILED, StudyFolder
-from deceptron.study.records import INSTANCES, MODELS, STEPS, read, read_table, write_table
+from deceptron.study.records import read
+from deceptron.study.tables import INSTANCES, MODELS, STEPS, read_table, write_table
 from tests.study.synthetic import Sizes, write_study
 
 SMALL = Sizes(instances=3, problems=("allen-cahn-2d",), sets=("test",), seeds=(7,))

@@ -6,8 +6,8 @@ import torch
 
 import deceptron as dc
 from deceptron.study.cell import Cell
-from deceptron.study.records import INSTANCES, STEPS
 from deceptron.study.solving import solve_cell
+from deceptron.study.tables import INSTANCES, STEPS
 
 ROWS = 70  # more than are solved together
 

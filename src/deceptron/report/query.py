@@ -11,8 +11,9 @@ import pandas as pd
 
 from deceptron.report.trials import Axes, Cells, Trials
 from deceptron.study.names import SETS
-from deceptron.study.records import AXES, MethodRecord, Records
+from deceptron.study.records import MethodRecord, Records
 from deceptron.study.statistics import ORACLE, oracle_rmse
+from deceptron.study.tables import AXES
 
 __all__ = ["WITHOUT_JCP", "Query", "Trials", "versions"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from deceptron.study.records import AXES
 from deceptron.study.statistics import (
     RESIDUAL_LIMIT,
     Interval,
@@ -20,6 +19,7 @@ from deceptron.study.statistics import (
     ratio_interval,
     succeeded,
 )
+from deceptron.study.tables import AXES
 
 if TYPE_CHECKING:
     from deceptron.report.query import Query

@@ -32,16 +32,8 @@ from deceptron.core.files import (
 )
 from deceptron.core.folder import Folder
 from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.records import (
-    DONE,
-    FORMAT,
-    INSTANCES,
-    MODELS,
-    STEPS,
-    Unusable,
-    finished,
-    write_table,
-)
+from deceptron.study.records import DONE, FORMAT, finished
+from deceptron.study.tables import INSTANCES, MODELS, STEPS, Unusable, write_table
 
 FAILED, SKIPPED = "failed", "skipped"
 

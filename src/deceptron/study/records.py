@@ -1,4 +1,4 @@
-"""Records of a study on disk: their columns, and a reader that says what is missing.
+"""Records of a study on disk, and a reader that says what is missing.
 
 ::
 
@@ -10,7 +10,8 @@
     cells/<key>/steps.parquet        a row per accepted point, step 0 is the start
     cells/<key>/fields.npz           answers of the first instances
 
-Tables are in long format. Reading needs no solver and runs no code of the folder.
+Tables are in long format (``study/tables.py``). Reading needs no solver and runs no code of the
+folder.
 """
 
 from __future__ import annotations
@@ -34,93 +35,24 @@ from deceptron.core.errors import CheckpointError
 from deceptron.study.entries import PROBLEMS, shown_problem
 from deceptron.study.methods import ENTRIES, METHODS
 from deceptron.study.names import TRUTH
+from deceptron.study.tables import (
+    AXES,
+    CELLS,
+    INSTANCES,
+    MODELS,
+    STEPS,
+    Columns,
+    Unusable,
+    check_columns,
+    concatenated,
+    first_line,
+    read_table,
+    readable,
+)
 
 FORMAT = 1
 DONE = "done"
 
-Columns = dict[str, pa.DataType]
-
-_TEXT, _WHOLE, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-# What a cell is; every row of its tables carries it.
-AXES: Columns = {
-    "problem": _TEXT,
-    "set": _TEXT,
-    "model": _TEXT,
-    "seed": _WHOLE,
-    "method": _TEXT,
-}
-MODELS: Columns = {
-    "problem": _TEXT,
-    "model": _TEXT,
-    "seed": _WHOLE,
-    "preset": _TEXT,
-    "train_seconds": _NUMBER,
-    "parameters_f": _WHOLE,
-    "parameters_g": _WHOLE,
-    "surrogate_error": _NUMBER,
-    "noise_level": _NUMBER,
-    "rjcp": _NUMBER,
-    "rjcp_noise_aware": _NUMBER,
-    "recon_rmse": _NUMBER,
-    "shipped": _FLAG,
-    "recipe": _TEXT,
-}
-# Residuals are RMS in normalised units; true_residual is the simulator's, against the noisy y.
-# seconds is the row's share of its batch, by its share of evaluations; coverage the share of the
-# latent's components inside their 90% intervals, where those were made.
-INSTANCES: Columns = {
-    **AXES,
-    "instance": _WHOLE,
-    "status": _TEXT,
-    "reason": _TEXT,
-    "iterations": _WHOLE,
-    "rmse": _NUMBER,
-    "rmse_start": _NUMBER,
-    "residual": _NUMBER,
-    "residual_start": _NUMBER,
-    "relative_residual": _NUMBER,
-    "true_residual": _NUMBER,
-    "noise_level": _NUMBER,
-    "accepted_fraction": _NUMBER,
-    "seconds": _NUMBER,
-    "f": _WHOLE,
-    "g": _WHOLE,
-    "jvp": _WHOLE,
-    "vjp": _WHOLE,
-    "linear_steps": _WHOLE,
-    "evaluations": _WHOLE,
-    "rjcp": _NUMBER,
-    "coverage": _NUMBER,
-}
-STEPS: Columns = {
-    **AXES,
-    "instance": _WHOLE,
-    "step": _WHOLE,
-    "residual": _NUMBER,
-    "relative_residual": _NUMBER,
-    "rmse": _NUMBER,
-    "step_size": _NUMBER,
-    "step_norm": _NUMBER,
-    "decrease": _NUMBER,
-    "cosine": _NUMBER,
-    "trials": _WHOLE,
-    "rule": _TEXT,
-    "evaluations": _NUMBER,
-    "seconds": _NUMBER,
-}
-# The finished cells themselves, from cell.json; latency_ms is the median wall time of instances
-# solved one at a time, library the version that solved them.
-CELLS: Columns = {
-    "key": _TEXT,
-    **AXES,
-    "instances": _WHOLE,
-    "max_iterations": _WHOLE,
-    "seconds": _NUMBER,
-    "latency_ms": _NUMBER,
-    "library": _TEXT,
-}
-# Added after the first records were written: a table without them is read as one that has none.
-LATER = {"coverage": float("nan"), "recipe": ""}
 # The tables of a cell that solves; the truth has none.
 _TABLES = {"instances": INSTANCES, "steps": STEPS}
 
@@ -277,8 +209,8 @@ def read(folder: str | os.PathLike[str]) -> Records:
         _environment(path),
         models,
         pa.Table.from_pylist(cells, schema=pa.schema(CELLS.items())).to_pandas(),
-        _concatenated(instances, INSTANCES),
-        _concatenated(steps, STEPS),
+        concatenated(instances, INSTANCES),
+        concatenated(steps, STEPS),
         (*(Missing("models", sentence) for sentence in sentences), *missing),
     )
 
@@ -293,8 +225,8 @@ def finished(place: Path) -> dict[str, Any]:
         path = place / f"{name}.parquet"
         if not path.exists():
             raise Unusable(f"its {path.name} is missing")
-        footer = _readable(path, pq.read_metadata)
-        _check_columns(path, columns, footer.schema.names)
+        footer = readable(path, pq.read_metadata)
+        check_columns(path, columns, footer.schema.names)
         if name == "instances" and footer.num_rows != cell["instances"]:
             raise Unusable(f"it holds {footer.num_rows} of {cell['instances']} instances")
     return cell
@@ -304,34 +236,6 @@ def describe(cell: dict[str, Any]) -> str:
     """A cell in words, such as ``heat-1d, test, standard, seed 7, d-ipg``."""
     words = [cell["problem"], cell["set"], cell["model"], f"seed {cell['seed']}", cell["method"]]
     return ", ".join(word for word in words if word)
-
-
-def read_table(path: Path, columns: Columns) -> pa.Table:
-    """A parquet file with these columns; others that it may have are left out."""
-    # pq.read_table looks for partitions in the path.
-    table = _readable(path, lambda place: pq.ParquetFile(place).read())
-    _check_columns(path, columns, table.column_names)
-    for name in [name for name in columns if name not in table.column_names]:
-        later = pa.array([LATER[name]] * len(table), columns[name])
-        table = table.append_column(pa.field(name, columns[name]), later)
-    try:
-        return table.select(list(columns)).cast(pa.schema(columns.items()))
-    except (pa.ArrowException, ValueError) as error:
-        raise Unusable(f"its {path.name} has other columns ({_first_line(error)})") from None
-
-
-def write_table(path: Path, columns: Columns, rows: pd.DataFrame) -> None:
-    """A parquet file with exactly these columns; the caller sees to it that it appears whole."""
-    lacking = [name for name in columns if name not in rows]
-    if lacking or len(rows.columns) != len(columns):
-        raise ValueError(f"columns must be {list(columns)}; got {list(rows.columns)}")
-    schema = pa.schema(columns.items())
-    table = pa.Table.from_pandas(rows[list(columns)], schema=schema, preserve_index=False)
-    pq.write_table(table.replace_schema_metadata(None), path, compression="zstd")
-
-
-class Unusable(Exception):
-    """Why a cell, or the table of models, cannot be used."""
 
 
 def _study(folder: Path) -> dict[str, Any]:
@@ -362,7 +266,7 @@ def _cell(place: Path) -> dict[str, Any]:
         for name in (*AXES, "instances"):
             cell[name]
     except (OSError, ValueError) as error:
-        raise Unusable(f"its cell.json cannot be read ({_first_line(error)})") from None
+        raise Unusable(f"its cell.json cannot be read ({first_line(error)})") from None
     except (KeyError, TypeError) as error:
         raise Unusable(f"its cell.json lacks {error}") from None
     if version != FORMAT:
@@ -376,7 +280,7 @@ def _models(folder: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
         return read_table(folder / "models.parquet", MODELS).to_pandas(), []
     except Unusable as reason:
-        return _concatenated([], MODELS), [f"the table of models: {reason}"]
+        return concatenated([], MODELS), [f"the table of models: {reason}"]
 
 
 def _environment(folder: Path) -> dict[str, Any]:
@@ -389,26 +293,3 @@ def _environment(folder: Path) -> dict[str, Any]:
 
 def _tables(cell: dict[str, Any]) -> Iterable[tuple[str, Columns]]:
     return () if cell["method"] == TRUTH else _TABLES.items()
-
-
-def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
-    try:
-        return read(path)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise Unusable(f"its {path.name} cannot be read ({_first_line(error)})") from None
-
-
-def _check_columns(path: Path, columns: Columns, found: Iterable[str]) -> None:
-    lacking = [name for name in columns if name not in {*found, *LATER}]
-    if lacking:
-        raise Unusable(f"its {path.name} has no column {lacking[0]!r}")
-
-
-def _concatenated(tables: Iterable[pa.Table], columns: Columns) -> pd.DataFrame:
-    # The empty table gives columns and dtypes to a study in which nothing has finished.
-    empty = pa.schema(columns.items()).empty_table()
-    return pa.concat_tables([empty, *tables]).to_pandas()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

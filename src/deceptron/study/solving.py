@@ -24,7 +24,7 @@ from deceptron.study.cell import Cell
 from deceptron.study.measure import rms, simulate
 from deceptron.study.method_entry import MethodEntry
 from deceptron.study.methods import method_entry
-from deceptron.study.records import AXES, INSTANCES, STEPS
+from deceptron.study.tables import AXES, INSTANCES, STEPS
 
 FIELDS = 3  # instances whose answers are kept as pictures
 SINGLES = 3  # instances solved alone, for the latency

@@ -77,8 +77,7 @@ def to_latex(table: Table) -> str:
     Needs the packages booktabs and graphicx.
     """
     sides = "".join("r" if side else "l" for side in table.aligned_right)
-    pages = _pages(table) or [[]]
-    return _latex_template().render(table=table, pages=pages, sides=sides, groups=table.groups)
+    return _latex_template().render(table=table, pages=_pages(table) or [[]], sides=sides)
 
 
 @cache
