@@ -9,12 +9,15 @@ LM and GN run on the same surrogate with the settings of the paper's appendix; `
 ``time_over_gn`` are ratios of processor time over a few instances, solved one after the other as
 the paper does.
 
-``python -m benchmarks.paper NAME ...`` trains or resumes the problems that are named, evaluates
-every problem below whose training has ended, and keeps the recorded rows of the others. What has
-not ended is listed with its last epoch and how long the rest would take. Trainings live in
-``benchmarks/results/paper``, in the repository: the weights of a finished stage are never trained
-twice. With ``--preset paper-reduced`` it does the same for the reduced protocol, in
-``runs/models/paper-reduced``.
+``python -m benchmarks.paper NAME ...`` trains or resumes the problems that are named and evaluates
+them; without names it evaluates every problem whose training has ended. Recorded rows of the others
+are kept. What has not ended is listed with its last epoch and how long the rest would take.
+``--steps`` solves with D-IPG alone, for equal numbers of steps instead of a tolerance; ``--pairs``
+writes the pairs where a study looks for them (``benchmarks/allen_cahn.toml``).
+
+Trainings live in ``benchmarks/results/paper``, in the repository: the weights of a finished stage
+are never trained twice. With ``--preset paper-reduced`` it does the same for the reduced protocol,
+in ``runs/models/paper-reduced``.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,16 +37,20 @@ from torch import Tensor
 import deceptron as dc
 import deceptron.report
 from benchmarks.common import RESULTS, publish
-from deceptron.train import Recipe, recipe
+from deceptron.train import recipe
+from deceptron.train.data import prepare
+from deceptron.train.folder import RunFolder
+from deceptron.train.settings import read_config
 
 RUNS = Path(__file__).parent.parent / "runs"
 FOLDERS = {"paper": RESULTS / "paper", "paper-reduced": RUNS / "models" / "paper-reduced"}
 RELAXATION, DECREASE, BACKTRACKS = 0.4, 1e-4, 8
 SCRIPT = "d-ipg, script's test"
-BRANCHES = {"with JCP": "pair.safetensors", "without JCP": "pair-plain.safetensors"}
+BRANCHES = {"with JCP": "jcp", "without JCP": "plain"}  # and their last stage
 MEASURED = ("success", "rmse", "rjcp", "iterations")
 STAGES = ("forward", "reverse", "jcp", "plain")
 LABELS = ("problem", "seed", "branch", "method")
+EQUAL_STEPS = (0, 1, 2, 5, 10, 20)
 TIMED = 4  # instances, one after the other
 CLASSICAL = {
     "lm": dc.methods.levenberg_marquardt(damping=1e-2, linear="cg", cg_steps=30, cg_tolerance=1e-6),
@@ -218,7 +225,6 @@ def evaluate(
     """Every method on the noisy test instances; those of ``classical`` do not use g."""
     setting, problem = SETTINGS[name], dc.problems.get(name)
     test = problem.dataset(seed).test
-    pair.wiener = linear_estimate(problem, seed)
     limits = {"steps": setting.steps, "tolerance": setting.tolerance}
     answers = {SCRIPT: Answers(*script_solve(pair, test.y, **limits))}
     for method in ("d-ipg", "one-shot", "wiener"):
@@ -263,40 +269,86 @@ def folders(name: str, preset: str) -> dict[int, Path]:
     return {seed: FOLDERS[preset] / f"{name}-{seed}" for seed in seeds}
 
 
-def plan_of(name: str, preset: str, folder: Path) -> Recipe:
-    """The preset; what only follows the training is as the folder has it, whose default may differ
-    from today's: weights that took hours must not be refused for that.
-    """
-    plan = recipe(dc.problems.get(name), preset)
-    config = folder / "config.json"
-    if not config.is_file():
-        return plan
-    limit = json.loads(config.read_text())["recipe"].get("correction_limit", plan.correction_limit)
-    return replace(plan, correction_limit=limit)
-
-
 def finished(name: str, preset: str) -> bool:
     runs = folders(name, preset).values()
-    return all((run / file).is_file() for run in runs for file in BRANCHES.values())
+    return all((run / "checkpoints" / f"{s}.safetensors").is_file() for run in runs for s in STAGES)
+
+
+def trained_pair(name: str, preset: str, seed: int, stage: str) -> tuple[dc.Deceptron, float]:
+    """The pair that ends with this stage, from the selected weights, and its training time.
+
+    Not from the pair that ``dc.train`` leaves: its error bars and corrections take longer than all
+    that is done here, and nothing here asks for them.
+    """
+    problem, folder = dc.problems.get(name), folders(name, preset)[seed]
+    config = read_config(folder / "config.json")
+    plan, held = recipe(problem, preset), RunFolder(folder, config)
+    data = prepare(problem, plan, seed=seed, dtype=torch.float32, device=torch.device("cpu"))
+    f, g = plan.build(data.problem, data.dataset, torch.Generator().manual_seed(seed))
+    seconds = 0.0
+    for name_of_stage in ("forward", "reverse", stage):
+        state = held.finished(name_of_stage)
+        assert state is not None
+        (f if name_of_stage == "forward" else g).load_state_dict(state.best)
+        seconds += state.seconds
+    shapes = {"x_shape": problem.x_shape, "y_shape": problem.y_shape}
+    pair = dc.Deceptron(
+        f,
+        g,
+        scaler=data.scaler,
+        bounds=problem.bounds,
+        **shapes,
+        name=name,
+        wiener=linear_estimate(problem, seed),
+        provenance={**config, "jcp": stage == "jcp", "seconds": {"all": seconds}},
+    )
+    return pair.eval().requires_grad_(False), seconds
+
+
+def keep_pairs(name: str, preset: str) -> None:
+    """Where studies look for them; without error bars."""
+    for seed in folders(name, preset):
+        place = RUNS / "paper" / f"{name}-{seed}"
+        place.mkdir(parents=True, exist_ok=True)
+        for stage, file in (("jcp", "pair.safetensors"), ("plain", "pair-plain.safetensors")):
+            dc.save(trained_pair(name, preset, seed, stage)[0], place / file)
 
 
 def rows_of(name: str, preset: str) -> list[dict[str, object]]:
     """Both branches of every seed, their means, and what the paper reports."""
     rows: list[dict[str, object]] = []
-    for seed, folder in folders(name, preset).items():
-        pairs = {branch: dc.load(folder / file) for branch, file in BRANCHES.items()}
-        for pair in pairs.values():
-            pair.requires_grad_(False)
+    for seed in folders(name, preset):
+        pairs = {b: trained_pair(name, preset, seed, stage) for b, stage in BRANCHES.items()}
         test = dc.problems.get(name).dataset(seed).test
         # Both branches have the same f, which is all that these ask for.
-        first = next(iter(pairs.values()))
+        first, _ = next(iter(pairs.values()))
         classical = {method: solved(first, name, method, test.y) for method in CLASSICAL}
-        for branch, pair in pairs.items():
-            seconds = sum(pair.provenance["seconds"].values())
+        for branch, (pair, seconds) in pairs.items():
             label = {"problem": name, "seed": seed, "branch": branch}
             found = evaluate(pair, name, seed, classical)
             rows += [{**label, **row, "training_s": seconds} for row in found]
     return [*rows, *means(rows), *published(name)]
+
+
+def by_steps(name: str, preset: str) -> Iterator[dict[str, object]]:
+    """D-IPG after equal numbers of steps, where no tolerance takes part; 0 steps is one-shot."""
+    seed = 7
+    test = dc.problems.get(name).dataset(seed).test
+    for branch, stage in BRANCHES.items():
+        pair, _ = trained_pair(name, preset, seed, stage)
+        for steps in EQUAL_STEPS:
+            asked = {"method": "d-ipg", "max_iterations": steps} if steps else {}
+            found = dc.solve(pair, test.y, **{"method": "one-shot", "history": False, **asked})
+            rmse = (found.x - test.x).flatten(1).square().mean(1).sqrt()
+            limit = SETTINGS[name].success_rmse
+            yield {
+                "problem": name,
+                "branch": branch,
+                "steps": steps,
+                "success": 100 * float((rmse <= limit).float().mean()) if limit else None,
+                "rmse": float(rmse.mean()),
+                "residual": float(found.residual.mean()),
+            }
 
 
 def means(rows: list[dict[str, object]]) -> Iterator[dict[str, object]]:
@@ -355,8 +407,6 @@ def unfinished() -> list[dict[str, object]]:
         plan = recipe(dc.problems.get(name), "paper")
         stage, epoch = done[-1]["stage"], int(done[-1]["epoch"])
         epochs = {s: getattr(plan, "jcp" if s == "plain" else s).epochs for s in STAGES}
-        if (stage, epoch) == (STAGES[-1], epochs[STAGES[-1]]):
-            continue  # trained; its pairs, which are not kept, are put together in seconds
         took = statistics.median(float(row["seconds"]) for row in done if row["stage"] == stage)
         pace = took / costs[name][f"{stage}_s"]
         left = {s: epochs[s] for s in STAGES[STAGES.index(stage) :]}
@@ -385,24 +435,38 @@ def recorded(preset: str) -> list[dict[str, object]]:
 
 def main(names: tuple[str, ...] = (), preset: str = "paper") -> None:
     for name in names:
-        for seed, folder in folders(name, preset).items():
-            dc.train(name, plan_of(name, preset, folder), folder, seed=seed)
-    ready = [name for name in SETTINGS if finished(name, preset)]
+        if not finished(name, preset):
+            for seed, folder in folders(name, preset).items():
+                dc.train(name, preset, folder, seed=seed)
+    ready = [name for name in names or SETTINGS if finished(name, preset)]
     rows = [row for row in recorded(preset) if row["problem"] not in ready]
     rows += [row for name in ready for row in rows_of(name, preset)]
     rows.sort(key=lambda row: list(SETTINGS).index(str(row["problem"])))
     columns = list(dict.fromkeys(key for row in rows for key in row))
     rows = [{key: row.get(key) for key in columns} for row in rows]
     publish(preset.replace("-", "_"), f"preset {preset}, solved as in the paper", rows)
-    if preset == "paper" and (rest := unfinished()):
-        publish("paper_unfinished", "Published trainings that have not ended", rest)
+    if preset == "paper":
+        rest = unfinished()
+        if rest:
+            publish("paper_unfinished", "Published trainings that have not ended", rest)
+        else:
+            (RESULTS / "paper_unfinished.json").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SETTINGS)}")
     parser.add_argument("--preset", choices=FOLDERS, default="paper")
+    parser.add_argument("--steps", action="store_true", help="D-IPG after equal numbers of steps")
+    parser.add_argument("--pairs", action="store_true", help="write them for a study, runs/paper")
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(SETTINGS):
         parser.error(f"no published settings for {', '.join(sorted(unknown))}")
-    main(tuple(chosen.names), chosen.preset)
+    if chosen.pairs:
+        for name in chosen.names:
+            keep_pairs(name, chosen.preset)
+    elif chosen.steps:
+        lines = [line for name in chosen.names for line in by_steps(name, chosen.preset)]
+        publish("paper_steps", "D-IPG after equal numbers of steps", lines)
+    else:
+        main(tuple(chosen.names), chosen.preset)
