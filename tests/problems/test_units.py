@@ -24,11 +24,16 @@ def draw(count, generator):
 
 
 def mixed(**changes):
-    settings = {"noise_std": 0.05, "train_count": 300, "val_count": 60, "test_count": 40}
-    bounds = (MEAN - UNITS, MEAN + UNITS)
-    return dc.problems.define(
-        "mixed", simulate=simulate, sample=draw, bounds=bounds, **{**settings, **changes}
-    )
+    settings = {
+        "simulate": simulate,
+        "sample": draw,
+        "bounds": (MEAN - UNITS, MEAN + UNITS),
+        "noise_std": 0.05,
+        "train_count": 300,
+        "val_count": 60,
+        "test_count": 40,
+    }
+    return dc.problems.define("mixed", **{**settings, **changes})
 
 
 def test_it_is_the_same_problem_without_units():
@@ -60,6 +65,12 @@ def test_rows_are_those_of_the_original():
             problem.physical(own.x.double()) - MEAN, spread, rtol=1e-3, atol=4.0
         )
         torch.testing.assert_close(own.y, theirs.y, rtol=1e-3, atol=1e-3)
+
+
+def test_a_simulator_of_single_precision_is_asked_in_single_precision():
+    matrix = torch.rand(3, 4)
+    problem = mixed(simulate=lambda x: (x / UNITS.float()) @ matrix)
+    assert dc.problems.unitless(problem).dataset(1).train.y.dtype == torch.float32
 
 
 def test_verify_and_training_say_what_to_do():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from numbers import Integral, Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,7 +68,7 @@ def check_count(name: str, value: int, *, low: int = 1) -> int:
 def check_flags(**flags: bool | None) -> None:
     """Refuse what is neither True nor False: the text "no" would count as true. None may stand."""
     for name, value in flags.items():
-        if value is not None and not isinstance(value, bool):
+        if value is not None and not isinstance(value, (bool, np.bool_)):
             raise ConfigError(f"{name} must be True or False; got {value!r}")
 
 

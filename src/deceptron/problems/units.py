@@ -96,6 +96,8 @@ class UnitlessProblem(Problem):
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """The rows of the original, x without units."""
+        if self.has_simulator:
+            return super().dataset(seed, dtype=dtype)
         return _UnitlessRows(self, check_count("seed", seed, low=0), dtype)
 
     def _simulate(self, x: Tensor) -> Tensor:
@@ -112,6 +114,8 @@ class UnitlessProblem(Problem):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _UnitlessRows(Dataset):
+    """Of data without a simulator."""
+
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
         problem = cast(UnitlessProblem, self.problem)
         rows = problem.original.dataset(self.seed, dtype=torch.float64)
