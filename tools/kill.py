@@ -1,9 +1,10 @@
 """Kill file solves and studies at random moments; what they leave must be what others leave.
 
-``python -m tools.kill --times 20`` kills workers and drivers of ``solve`` with both engines, and of
-``study``. A driver that lost a worker must end well by itself; a driver that was killed is started
-again, as a user would. Then the files must be those of an undisturbed run, with nothing doubled and
-no litter. The exit code is 1 if anything is not.
+``python -m tools.kill --times 20`` kills workers and drivers of ``solve`` with both engines, one of
+two nodes of a Ray cluster, and workers and drivers of ``study``. A driver that lost a worker or a
+node must end well by itself; a driver that was killed is started again, as a user would. Then the
+files must be those of an undisturbed run, with nothing doubled and no litter. The exit code is 1 if
+anything is not. Without Ray, ``--only "solve, "`` and ``--only study`` run the rest.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -41,13 +44,16 @@ max_iterations = 5
 """
 
 
+Victim = Callable[[int], bool]  # kills below the driver of this pid; whether anybody was there
+
+
 @dataclass(frozen=True)
 class Trial:
     """A command that writes ``out``, whom to kill, and what must be the same afterwards."""
 
     name: str
     command: list[str]
-    driver: bool
+    victim: Victim
     content: Callable[[Path], object]
 
 
@@ -65,22 +71,29 @@ def main() -> None:
         folder = Path(place)
         observations(folder / "y.zarr", asked.rows)
         (folder / "small.toml").write_text(STUDY)
-        for trial in trials(folder, asked.chunk_rows):
-            if asked.only in trial.name:
-                wrong += not survives(trial, folder, asked.times, moments)
+        for trial in trials(folder, asked.chunk_rows, asked.only):
+            wrong += not survives(trial, folder, asked.times, moments)
     sys.exit(wrong > 0)
 
 
-def trials(folder: Path, chunk_rows: int) -> Iterator[Trial]:
+def trials(folder: Path, chunk_rows: int, only: str) -> Iterator[Trial]:
     solve = ["solve", "heat-1d", str(folder / "y.zarr"), "--workers", "2"]
     solve += ["--chunk-rows", str(chunk_rows), "--method", "d-ipg", "--max-iterations", "10"]
-    study = ["study", str(folder / "small.toml"), "--workers", "2"]
-    yield Trial("solve, a worker", [*solve, "-o"], False, store)
-    yield Trial("solve, the driver", [*solve, "-o"], True, store)
-    yield Trial("ray, a worker", [*solve, "--engine", "ray", "-o"], False, store)
-    yield Trial("ray, the driver", [*solve, "--engine", "ray", "-o"], True, store)
-    yield Trial("study, a worker", [*study, "--out"], False, tables)
-    yield Trial("study, the driver", [*study, "--out"], True, tables)
+    ray = [*solve, "--engine", "ray"]
+    study = ["study", str(folder / "small.toml"), "--workers", "2", "--out"]
+    for trial in (
+        Trial("solve, a worker", [*solve, "-o"], a_worker, store),
+        Trial("solve, the driver", [*solve, "-o"], the_driver, store),
+        Trial("ray, a worker", [*ray, "-o"], a_worker, store),
+        Trial("ray, the driver", [*ray, "-o"], the_driver, store),
+        Trial("study, a worker", study, a_worker, tables),
+        Trial("study, the driver", study, the_driver, tables),
+    ):
+        if only in trial.name:
+            yield trial
+    if only in (name := "ray, a node"):
+        with two_nodes() as (address, lose_one):
+            yield Trial(name, [*ray, "--address", address, "-o"], lose_one, store)
 
 
 def survives(trial: Trial, folder: Path, times: int, moments: random.Random) -> bool:
@@ -139,14 +152,47 @@ def kill(trial: Trial, out: Path, after: float) -> bool:
     if child.poll() is not None:
         child.communicate()
         return False
-    workers = [pid for pid in below(child.pid) if is_worker(pid)]
-    victims = [child.pid] if trial.driver else workers[-1:]
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+    killed = trial.victim(child.pid)
     _, words = child.communicate()
-    if not trial.driver and child.returncode:
+    if trial.victim is not the_driver and child.returncode:
         sys.exit(f"{trial.name}: the driver ended with {child.returncode}: {words.decode()[-500:]}")
-    return bool(victims)
+    return killed
+
+
+def the_driver(pid: int) -> bool:
+    os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def a_worker(pid: int) -> bool:
+    workers = [worker for worker in below(pid) if is_worker(worker)]
+    for worker in workers[-1:]:
+        os.kill(worker, signal.SIGKILL)
+    return bool(workers)
+
+
+@contextmanager
+def two_nodes() -> Iterator[tuple[str, Victim]]:
+    """A Ray cluster on this machine; losing a node kills all its processes, and a new one joins."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # 127.0.0.1 is meant
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
+    cluster: Any = Cluster()
+    cluster.add_node(include_dashboard=False, **node)
+    lost = [cluster.add_node(**node)]
+    cluster.wait_for_nodes()
+
+    def lose_one(driver: int) -> bool:
+        cluster.remove_node(lost.pop(), allow_graceful=False)
+        lost.append(cluster.add_node(**node))
+        return True
+
+    try:
+        yield cluster.address, lose_one
+    finally:
+        cluster.shutdown()
 
 
 def below(pid: int) -> Iterator[int]:
