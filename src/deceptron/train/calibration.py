@@ -19,7 +19,7 @@ from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
-from deceptron.geometry.bars import NORMAL_90
+from deceptron.geometry.bars import NORMAL_90, Maps
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
@@ -337,11 +337,23 @@ def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
 
 
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
-    """One-shot error bars, about g(y) in the box."""
-    calibration = pair.calibration
-    family, noise_std = calibration.family, calibration.noise_std
-    if family is None or noise_std is None:
+    """Error bars about g(y) in the box, and about the linear estimate where answers start there."""
+    known = pair.calibration
+    if known.family is None or known.noise_std is None:
         return
+    share, factor = _fit_bars(pair, x, y)
+    pair.calibration = replace(known, prior_share=share, interval_factor=factor)
+    if known.start == "wiener" and pair.wiener is not None:
+        linear = Maps(pair.f, pair.wiener, pair.scaler, pair.bounds, known)
+        share, factor = _fit_bars(linear, x, y)
+        pair.calibration = replace(pair.calibration, linear_share=share, linear_factor=factor)
+
+
+def _fit_bars(pair: Deceptron | Maps, x: Tensor, y: Tensor) -> tuple[float, float]:
+    """The prior's share and the factor of bars about ``pair.g(y)``."""
+    family, noise_std = pair.calibration.family, pair.calibration.noise_std
+    assert family is not None
+    assert noise_std is not None
     few = max(1, int(SHARE_OF_ROWS * len(x)))
 
     def bars(rows: slice) -> Posterior:
@@ -350,7 +362,7 @@ def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
     first, others = slice(None, few), slice(few, None)
     share = fit_prior_share(bars(first), x[first], samples=SHARE_SAMPLES)
     factor = fit_interval_factor(replace(bars(others), prior_share=share), x[others])
-    pair.calibration = replace(calibration, prior_share=share, interval_factor=factor)
+    return share, factor
 
 
 def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
