@@ -20,6 +20,10 @@ from deceptron.core.corrections import (
 )
 
 
+# A surrogate that errs by more than this share of the noise is a poor judge of answers.
+DOUBTFUL = 0.3
+
+
 @dataclass(frozen=True)
 class TrustLimits:
     """Centre and spread of the log of each sign of ``dc.trust``, and the limit on their worst."""
@@ -97,7 +101,7 @@ class Calibration:
             )
         if ratio > 1:
             return words + "too much to judge answers by, pass forward= to dc.solve"
-        if ratio > 0.3:
+        if ratio > DOUBTFUL:
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="
 
