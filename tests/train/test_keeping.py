@@ -84,7 +84,7 @@ def test_a_mean_of_several_answers_is_not_traded_for_one_of_them(tmp_path):
 
 
 class Wavy(nn.Module):
-    """A surrogate that is right but for one row in ten, large ones, where it has learned nothing."""
+    """A surrogate that is right but for one row in ten, the large ones, which it never learned."""
 
     def forward(self, x):
         return torch.where(x.norm(dim=1, keepdim=True) < 2.8, x, 0.3 * x.flip(1))

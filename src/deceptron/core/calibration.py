@@ -19,7 +19,6 @@ from deceptron.core.corrections import (
     Regression,
 )
 
-
 # A surrogate that errs by more than this share of the noise is a poor judge of answers.
 DOUBTFUL = 0.3
 
