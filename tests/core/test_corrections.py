@@ -146,6 +146,8 @@ def calibrated():
         family=DiagonalGaussian(family.mean(0), corrections.eigen, spectrum),
         interval_factor=1.2,
         prior_share=0.3,
+        linear_factor=0.9,
+        linear_share=0.01,
         trust=TrustLimits({"round_trip": (-2.0, 0.25)}, 1.5),
         corrections=corrections,
         rows=77,
@@ -161,7 +163,9 @@ def through_a_file(calibration, path):
 def test_a_calibration_survives_a_file(tmp_path):
     known = calibrated()
     kept = through_a_file(known, tmp_path / "pair")
-    for name in ("surrogate_error", "start", "interval_factor", "prior_share", "trust", "rows"):
+    for name in ("surrogate_error", "start", "trust", "rows"):
+        assert getattr(kept, name) == getattr(known, name), name
+    for name in ("interval_factor", "prior_share", "linear_factor", "linear_share"):
         assert getattr(kept, name) == getattr(known, name), name
     assert torch.equal(kept.noise_std, known.noise_std)
     torch.testing.assert_close(kept.family.mean, known.family.mean)

@@ -43,6 +43,17 @@ def test_the_package_loads_torch_with_the_first_name_and_nothing_slow() -> None:
     assert not loaded & SLOW
 
 
+def test_a_pair_of_any_preset_loads_where_nothing_was_trained() -> None:
+    code = """
+import deceptron as dc
+from deceptron.maps import kinds
+known = set(kinds())
+import deceptron.train
+assert set(kinds()) == known, set(kinds()) - known
+"""
+    loaded_after(code)
+
+
 def test_every_public_name_is_there() -> None:
     assert set(dc.__all__) <= set(dir(dc))
     assert all(getattr(dc, name) is not None for name in dc.__all__)

@@ -55,6 +55,16 @@ def test_every_status_has_advice_and_every_reason_a_status():
     assert len({reason.words for reason in Reason}) == len(Reason)
 
 
+def test_rows_without_a_prediction_are_not_explained_and_say_nothing_of_the_noise():
+    pair = invertible_pair()
+    y = torch.zeros(4, 6, dtype=torch.float64)
+    y[3] = torch.nan
+    solution = dc.solve(pair, y, noise_std=0.01)
+    assert "75% explained to the noise" in repr(solution)
+    assert "noise not known" not in repr(solution[3:])
+    assert "no row has a prediction" in repr(solution[3:])
+
+
 def test_repr_says_what_share_is_explained_to_the_noise():
     """By the measurement noise alone: every row stops, three are explained."""
     pair = invertible_pair()

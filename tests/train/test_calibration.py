@@ -93,6 +93,23 @@ def test_intervals_of_the_default_solve_cover_without_a_prior(trained):
         assert float(inside.double().mean()) == pytest.approx(0.9, abs=0.04)
 
 
+def test_bars_about_the_linear_estimate_are_its_own():
+    """A network of three epochs is far off, and its bars would be ten times too wide there."""
+    problem = linear()
+    pair = dc.train(problem, "smoke", seed=3, progress=False)
+    assert pair.calibration.start == "wiener"
+    test = problem.dataset(3).test
+    for settings in ({"forward": problem}, {}, {"method": "wiener"}):
+        solution = dc.solve(pair, test.y, **settings)
+        low, high = solution.interval()
+        inside = (test.x >= low) & (test.x <= high)
+        assert float(inside.double().mean()) == pytest.approx(0.9, abs=0.06), settings
+        error = float((solution.x - test.x).square().mean().sqrt())
+        assert 0.5 < float(solution.std.mean()) / error < 1.5, settings
+    one_shot = dc.solve(pair, test.y, method="one-shot")
+    assert float(one_shot.std.mean()) > 2 * float(solution.std.mean())
+
+
 def test_without_noise_there_is_nothing_to_calibrate():
     problem = linear(noise_std=0.0)
     pair = dc.train(problem, quick(problem), seed=3)

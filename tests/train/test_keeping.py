@@ -1,4 +1,4 @@
-"""Starts are left as they are where validation rows say that corrections lead away from the truth.
+"""Starts are left as they are where validation rows gained nothing by corrections.
 
 y = x^2 does not show the sign of x: the mean of both answers, zero, is the best guess, explains
 nothing, and every correction of it is one of them.
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import deceptron as dc
+from deceptron.core.calibration import Calibration
 from deceptron.core.status import Reason
 from deceptron.train import calibrate
 
@@ -80,6 +81,43 @@ def test_a_mean_of_several_answers_is_not_traded_for_one_of_them(tmp_path):
     asked = dc.solve(pair, test.y, forward=problem, max_iterations=6)
     assert float(asked.over_noise.median()) < 0.2 * float(first.over_noise.median())
     assert rmse(asked.x, test.x) > 1.1 * rmse(first.x, test.x)
+
+
+class Wavy(nn.Module):
+    """A surrogate that is right but for one row in ten, the large ones, which it never learned."""
+
+    def forward(self, x):
+        return torch.where(x.norm(dim=1, keepdim=True) < 2.8, x, 0.3 * x.flip(1))
+
+
+class Echo(nn.Module):
+    """The best answer, for every row."""
+
+    def forward(self, y):
+        return y
+
+
+def test_a_surrogate_that_errs_corrects_nothing_unless_validation_rows_gain_by_it():
+    problem = calibrated(power=1)[0]
+    pair = dc.Deceptron(
+        forward=Wavy(),
+        reverse=Echo(),
+        bounds=(-6.0, 6.0),
+        x_shape=(UNKNOWNS,),
+        y_shape=(UNKNOWNS,),
+        calibration=Calibration(noise_std=0.05, surrogate_error=0.2),
+    )
+    calibrate(pair, problem, problem.dataset(0))
+    assert pair.calibration.corrections.keep == (True, False)
+    test = problem.dataset(1).test
+    first = dc.solve(pair, test.y, method="one-shot")
+    solution = dc.solve(pair, test.y)
+    torch.testing.assert_close(solution.x, first.x)
+    left = solution.reason == Reason.START_IS_BETTER
+    assert 5 < int(left.sum()) < 60
+    assert not bool(solution.explained[left].any())
+    # On the simulator nothing stands in the way.
+    assert bool(dc.solve(pair, test.y, forward=problem).explained.float().mean() > 0.9)
 
 
 def test_a_poor_start_is_corrected_where_the_data_have_one_answer():

@@ -19,6 +19,9 @@ from deceptron.core.corrections import (
     Regression,
 )
 
+# A surrogate that errs by more than this share of the noise is a poor judge of answers.
+DOUBTFUL = 0.3
+
 
 @dataclass(frozen=True)
 class TrustLimits:
@@ -43,6 +46,8 @@ class Calibration:
         interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
             of validation data.
         prior_share: the part of the family's covariance that those bars count.
+        linear_factor, linear_share: the same two of bars about the linear estimate, where answers
+            start there.
         trust: limits of ``dc.trust``.
         corrections: how far an answer may lie from its start.
         rows: how many validation rows it rests on.
@@ -55,6 +60,8 @@ class Calibration:
     observations: DiagonalGaussian | None = None
     interval_factor: float | None = None
     prior_share: float | None = None
+    linear_factor: float | None = None
+    linear_share: float | None = None
     trust: TrustLimits | None = None
     corrections: Corrections | None = None
     rows: int = 0
@@ -93,7 +100,7 @@ class Calibration:
             )
         if ratio > 1:
             return words + "too much to judge answers by, pass forward= to dc.solve"
-        if ratio > 0.3:
+        if ratio > DOUBTFUL:
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="
 
@@ -112,6 +119,8 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         "start": calibration.start,
         "interval_factor": calibration.interval_factor,
         "prior_share": calibration.prior_share,
+        "linear_factor": calibration.linear_factor,
+        "linear_share": calibration.linear_share,
         "rows": calibration.rows,
     }
     if isinstance(calibration.noise_std, Tensor):
@@ -158,6 +167,8 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         observations=_gaussian("observations", document, tensors, corrections),
         interval_factor=_optional("interval_factor", document.get("interval_factor")),
         prior_share=_optional("prior_share", document.get("prior_share")),
+        linear_factor=_optional("linear_factor", document.get("linear_factor")),
+        linear_share=_optional("linear_share", document.get("linear_share")),
         trust=trust,
         corrections=corrections,
         rows=int(document.get("rows", 0)),

@@ -269,9 +269,11 @@ class Solution:
 
     def _share(self) -> str:
         known = self.over_noise.isfinite()
+        if not bool(self.residual.isfinite().any()):
+            return "no row has a prediction to compare with its data"
         if not bool(known.any()):
             return f"noise not known, median residual {_typical(self.residual)}"
-        part = float(self.explained[known].double().mean())
+        part = float(self.explained.double().mean())
         typical = float(self.over_noise[known].median())
         return f"{part:.0%} explained to the noise, median residual {typical:.2g} times the noise"
 

@@ -123,8 +123,8 @@ _WORDS = {
     Reason.NO_DATA: "no usable data: every sensor is missing",
     Reason.NOISIER: "explained only by more noise than was assumed: check noise_std",
     Reason.START_IS_BETTER: (
-        "left at its start, which does not explain the data: corrections lead away from the truth, "
-        "as where several x give one y"
+        "left at its start, which does not explain the data: validation rows gained nothing by "
+        "corrections (several x give one y, or a surrogate that errs: pass forward=)"
     ),
 }
 Reason.__doc__ = _with_members(Reason, _WORDS)

@@ -1,6 +1,7 @@
 """Error bars of the answers of a solve: how they are made depends on how the answer was.
 
-- *At its start*: the learned gain (``geometry/posterior.py``), calibrated on one-shot answers.
+- *At its start*: the gain of the map that made it (``geometry/posterior.py``), calibrated on such
+  answers.
 - *Corrected*: the posterior of the correction that the evidence chose. Where its span was all of
   space it is the row's own; else the one tabled for such a correction. What the start may have been
   off by is added where the data have not decided: in the share of the correction's variance that
@@ -20,13 +21,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from deceptron.core import Bounds
+from deceptron.core import Bounds, Scaler
+from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Member
+from deceptron.core.protocols import RowMap
 from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, quantile
 from deceptron.geometry.trust import into_box
 
 # Half-width of a 90% interval of a normal law.
 NORMAL_90 = 1.6449
+
+
+@dataclass(frozen=True)
+class Maps:
+    """A pair of plain maps; ``g`` is the one that made the answers, the linear estimate perhaps."""
+
+    f: RowMap
+    g: RowMap
+    scaler: Scaler
+    bounds: Bounds | None
+    calibration: Calibration
 
 
 class Combine(Protocol):

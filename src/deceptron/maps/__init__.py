@@ -4,7 +4,7 @@ from deceptron.maps.checkpoint import load, save, shipped
 from deceptron.maps.layouts import LAYOUTS
 from deceptron.maps.linear_part import LowRank, SpectralGain
 from deceptron.maps.linear_start import LinearStart
-from deceptron.maps.mlp import MLP
+from deceptron.maps.mlp import MLP, FlatMLP
 from deceptron.maps.network import Network, build, kinds, register
 from deceptron.maps.pair import Deceptron
 from deceptron.maps.published import cnn_pair, mlp_pair
@@ -17,6 +17,7 @@ __all__ = [
     "LAYOUTS",
     "MLP",
     "Deceptron",
+    "FlatMLP",
     "LinearStart",
     "LowRank",
     "Network",

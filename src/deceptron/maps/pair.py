@@ -99,11 +99,18 @@ class Deceptron(nn.Module):
     @property
     def verdict(self) -> str:
         """What the pair is good for, in words."""
-        noise, level = self.noise_std, None
-        if noise is not None and self.y_shape is not None:
-            # The sensors that see most decide: one that shows nothing but its noise hides no error.
-            level = float(self.scaler.noise(noise, self.y_shape).double().pow(-2).mean().rsqrt())
-        return self.calibration.verdict(level)
+        return self.calibration.verdict(self.noise_level)
+
+    @property
+    def noise_level(self) -> float | None:
+        """Of the noise it was trained for, normalised units, as one number.
+
+        The sensors that see most decide: one that shows nothing but its noise hides no error.
+        """
+        if self.noise_std is None or self.y_shape is None:
+            return None
+        noise = self.scaler.noise(self.noise_std, self.y_shape)
+        return float(noise.double().pow(-2).mean().rsqrt())
 
     def at_noise(self, noise_std: float | Tensor) -> Deceptron:
         """This pair, its weights shared, with g for noise of this size (physical units).

@@ -8,17 +8,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.box import Bounds
-from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Corrections
 from deceptron.core.filling import filled
 from deceptron.core.history import Cost
-from deceptron.core.protocols import RowMap
-from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.core.trust import Trust
-from deceptron.geometry.bars import AnswerBars
+from deceptron.geometry.bars import AnswerBars, Maps
 from deceptron.geometry.noise_aware import Covariance
 from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import trust
@@ -33,17 +29,6 @@ from deceptron.solve.task import Task
 # Noise that is so much above the stated one is called so.
 NOISIER = 1.05
 _STATUSES = [reason.status for reason in Reason]
-
-
-@dataclass(frozen=True)
-class _Maps:
-    """A pair in evaluation mode, as error bars and trust want it."""
-
-    f: RowMap
-    g: RowMap
-    scaler: Scaler
-    bounds: Bounds | None
-    calibration: Calibration
 
 
 def solution_of(
@@ -65,7 +50,7 @@ def solution_of(
 
         def judge() -> Trust:
             g = in_evaluation(trained_g)
-            maps = _Maps(known.f, g, known.scaler, known.bounds, known.calibration)
+            maps = Maps(known.f, g, known.scaler, known.bounds, known.calibration)
             return trust(maps, _complete(task))
 
     return Solution(
@@ -146,16 +131,19 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     if "count" in notes:
         corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
         ratio = ratio.index_fill(0, corrected, 1.0)
+    g, factor, share = known.g, calibration.interval_factor, calibration.prior_share
+    if task.linear_start and known.wiener is not None and calibration.linear_factor is not None:
+        g, factor, share = known.wiener, calibration.linear_factor, calibration.linear_share
     at_start = Posterior(
-        pair=_Maps(known.f, known.g, known.scaler, known.bounds, calibration),
+        pair=Maps(known.f, g, known.scaler, known.bounds, calibration),
         x=outcome.x.reshape(-1, *task.x_shape),
         prior=prior,
         noise_std=noise * known.scaler.scale.to(noise),
         noise_rows=len(noise) > 1,
         misfit=ratio,
         bounds=task.bounds,
-        factor=calibration.interval_factor or 1.0,
-        prior_share=calibration.prior_share or 1.0,
+        factor=factor or 1.0,
+        prior_share=share or 1.0,
     )
     return AnswerBars(
         x=at_start.x,

@@ -47,7 +47,8 @@ def start_rows(
         return _filled(known, "g", g, target, missing, noise, y_shape)
     if method.start == "finite reverse" and g is not None:
         name, reverse = "g", g
-        if known.calibration.start == "wiener" and known.wiener is not None:
+        if known.starts_at_linear_estimate(method, x0):
+            assert known.wiener is not None
             name, reverse = "wiener", known.wiener
         estimate = _filled(known, name, reverse, target, missing, noise, y_shape)
         check_prior(prior, tuple(estimate.shape[1:]))

@@ -73,6 +73,12 @@ class Known:
             like=weight_of(pair),
         )
 
+    def starts_at_linear_estimate(self, method: Method, x0: Tensor | None) -> bool:
+        """Asked for by name, or by a calibration that found it the better start."""
+        if method.start == "finite reverse":
+            return x0 is None and self.wiener is not None and self.calibration.start == "wiener"
+        return method.start == "wiener"
+
     def at_noise(self, pair: Pair | RowMap, noise_std: object) -> Known:
         """With the g that the pair has for this noise."""
         bind = getattr(pair, "at_noise", None)
@@ -98,6 +104,7 @@ class Task:
         believed_noise: that noise, or the pair's own where the method does without: what error bars
             and ``solution.over_noise`` are made with.
         on_surrogate: whether f is the pair's own.
+        linear_start: whether rows start at the linear estimate.
         corrections: plausible corrections, where the method uses them.
     """
 
@@ -118,6 +125,7 @@ class Task:
     noise_told: bool
     believed_noise: Float[Tensor, "#B m"] | None
     on_surrogate: bool
+    linear_start: bool
     prior: GaussianPrior | None
     corrections: Corrections | None
 
@@ -215,6 +223,7 @@ def prepare(
         )
     corrects = method.corrects and prior is None and noise is not None and not own_rule
     corrects = corrects and known.calibration.noise_std is not None and x0 is None
+    linear_start = known.starts_at_linear_estimate(method, x0)
     no_data = None
     if missing is not None:
         no_data = missing.all(1)
@@ -224,7 +233,7 @@ def prepare(
         y=y,
         f=simulator or known.f,
         # Where the linear estimate is the better start, it has the better directions too.
-        g=known.wiener if corrects and known.calibration.start == "wiener" else known.g,
+        g=known.wiener if corrects and linear_start else known.g,
         surrogate=known.f if opaque else None,
         target=target,
         start=flat if box is None else box.project(flat),
@@ -238,6 +247,7 @@ def prepare(
         noise_told=told,
         believed_noise=believed,
         on_surrogate=on_surrogate,
+        linear_start=linear_start,
         prior=prior,
         corrections=known.calibration.corrections if corrects else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
@@ -12,14 +13,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, principal
-from deceptron.core.calibration import Calibration
+from deceptron.core.calibration import DOUBTFUL, Calibration
 from deceptron.core.checks import check_count
 from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, fit_trust
-from deceptron.geometry.bars import NORMAL_90
+from deceptron.geometry.bars import NORMAL_90, Maps
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
@@ -51,7 +52,8 @@ LARGEST_VECTOR, KEPT = 1024, 128
 FEWEST_FOR_EACH = 4
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
-# What correcting explained rows must lower the error of validation rows by.
+# What correcting explained rows, or any on a doubtful surrogate, must lower the error of validation
+# rows by.
 EAGER_GAIN = 0.05
 # Rows whose corrections can be calibrated against.
 FEWEST = 16
@@ -249,7 +251,12 @@ class _Way(NamedTuple):
 
 
 def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
-    """Whether rows that their start does not explain are better left there."""
+    """Whether rows that their start does not explain are better left there.
+
+    On a simulator, or a surrogate as good, corrections are right until validation rows show harm. A
+    doubtful surrogate is the other way round: rows it cannot explain are most often rows that it
+    has not learned, and corrections lead them astray, too few of them to show.
+    """
     before, corrections = pair.calibration, pair.calibration.corrections
     assert corrections is not None
 
@@ -267,9 +274,14 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
         chance = BEYOND_CHANCE * float(worse.std()) / len(worse) ** 0.5
         return float(worse.mean()) > max(HARM * float(least.mean()), chance)
 
+    def useless() -> bool:
+        least = float(errors(True, None)[1].mean())
+        return float(errors(False, None)[1].mean()) > (1 - EAGER_GAIN) * least
+
+    doubtful = before.surrogate_error > DOUBTFUL * (pair.noise_level or math.inf)
     surrogate = harmful(None)
     simulator = harmful(problem) if problem.differentiable else surrogate
-    chosen = replace(corrections, keep=(surrogate, simulator))
+    chosen = replace(corrections, keep=(surrogate or (doubtful and useless()), simulator))
     pair.calibration = replace(before, corrections=chosen)
 
 
@@ -337,11 +349,23 @@ def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
 
 
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
-    """One-shot error bars, about g(y) in the box."""
-    calibration = pair.calibration
-    family, noise_std = calibration.family, calibration.noise_std
-    if family is None or noise_std is None:
+    """Error bars about g(y) in the box, and about the linear estimate where answers start there."""
+    known = pair.calibration
+    if known.family is None or known.noise_std is None:
         return
+    share, factor = _fit_bars(pair, x, y)
+    pair.calibration = replace(known, prior_share=share, interval_factor=factor)
+    if known.start == "wiener" and pair.wiener is not None:
+        linear = Maps(pair.f, pair.wiener, pair.scaler, pair.bounds, known)
+        share, factor = _fit_bars(linear, x, y)
+        pair.calibration = replace(pair.calibration, linear_share=share, linear_factor=factor)
+
+
+def _fit_bars(pair: Deceptron | Maps, x: Tensor, y: Tensor) -> tuple[float, float]:
+    """The prior's share and the factor of bars about ``pair.g(y)``."""
+    family, noise_std = pair.calibration.family, pair.calibration.noise_std
+    assert family is not None
+    assert noise_std is not None
     few = max(1, int(SHARE_OF_ROWS * len(x)))
 
     def bars(rows: slice) -> Posterior:
@@ -350,7 +374,7 @@ def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
     first, others = slice(None, few), slice(few, None)
     share = fit_prior_share(bars(first), x[first], samples=SHARE_SAMPLES)
     factor = fit_interval_factor(replace(bars(others), prior_share=share), x[others])
-    pair.calibration = replace(calibration, prior_share=share, interval_factor=factor)
+    return share, factor
 
 
 def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:

@@ -2,54 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from deceptron.maps import MLP, Network, register
-from deceptron.maps.network import check_shape
+from deceptron.maps import FlatMLP
 from deceptron.problems import Dataset, Problem
 from deceptron.train.recipe import Recipe, Stage, Weights
-
-
-@register("flat-mlp")
-class FlatMLP(Network):
-    """A small MLP between rows of any two shapes, which it flattens."""
-
-    def __init__(
-        self,
-        in_shape: Sequence[int],
-        out_shape: Sequence[int],
-        *,
-        hidden: Sequence[int] = (16,),
-        activation: str = "silu",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_shape = check_shape("FlatMLP(in_shape=...)", in_shape)
-        self.out_shape = check_shape("FlatMLP(out_shape=...)", out_shape)
-        self.hidden, self.activation = tuple(hidden), activation
-        widths = (math.prod(self.in_shape), *self.hidden, math.prod(self.out_shape))
-        self.inner = MLP(widths, activation=activation, generator=generator)
-
-    def forward(self, x: Float[Tensor, "B *n"]) -> Float[Tensor, "B *m"]:
-        """Map each row."""
-        self.check_rows(x)
-        y: Tensor = self.inner(x.flatten(1))
-        return y.reshape(x.shape[0], *self.out_shape)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "hidden": list(self.hidden),
-            "activation": self.activation,
-        }
 
 
 def build_small(
