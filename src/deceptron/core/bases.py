@@ -98,13 +98,19 @@ class GridBasis:
         return self._turn(spectra, 0, squared=True)
 
     def _turn(self, v: Tensor, contracted: int, *, squared: bool = False) -> Tensor:
-        turned = v.double().reshape(-1, *self.shape)
-        # Contracting the first axis each time puts the new one last: after all of them they are
-        # in order again.
+        turned, after = v.double(), v.shape[-1]
         for kind, length in zip(self.kinds, self.shape, strict=True):
             waves = _waves(kind, length)[0].to(turned)
+            waves = waves if contracted else waves.mT
             waves = waves.square() if squared else waves
-            turned = torch.tensordot(turned, waves, dims=([1], [contracted]))
+            after //= length
+            # A view with the axis second, so that no axis has to be moved. With nothing behind it
+            # that is one product of matrices.
+            if after == 1:
+                turned = turned.reshape(-1, length) @ waves.mT
+            else:
+                turned = turned.reshape(-1, length, after)
+                turned = waves.expand(len(turned), -1, -1) @ turned
         return turned.reshape(v.shape)
 
 

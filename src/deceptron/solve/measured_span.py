@@ -23,13 +23,18 @@ from deceptron.core.differentiate import Linearisation
 from deceptron.solve.evidence import Quadratics, bases_of
 from deceptron.solve.model import Model, Point
 from deceptron.solve.noise import noise_limit
-from deceptron.solve.rows import RowData, norm, products
+from deceptron.solve.rows import RowData, dot, norm, products
 
 # What the first span is grown with, before the evidence has spoken: rough and large.
 FIRST_SIZE = 0.3
 FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share is the last.
 PAYS = 0.001
+# Where the misfit is down to the noise, so is one that lowers it by less than this share of the
+# noise, unless two directions that fit noise alone would hardly do as much: 99% of chi-squared in
+# two degrees of freedom. That much for everyone costs 3 to 6% of error where sensors are few.
+AT_NOISE = 0.005
+CHANCE = 9.21
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
 # Places of rows; of all of them a slice, which copies nothing.
@@ -64,6 +69,9 @@ class Spanned:
     ) -> None:
         self._model, self._point, self._box, self._corrections = model, point, box, corrections
         self._bases: dict[int, Basis] = bases_of(corrections)
+        # Directions are kept as their coefficients: bases are orthonormal, so what is orthonormal
+        # in one is so everywhere.
+        self._home = next(iter(self._bases.values()))
         self._e = (point.x - start).double()
         self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
@@ -75,16 +83,15 @@ class Spanned:
         """Room for so many directions: growing an array in place costs no copy of it."""
         rows, n = self._e.shape
         self._count = 0
-        self._room_q = self._e.new_zeros(rows, most, n)
-        self._room_a = self._e.new_zeros(rows, most, self._r.shape[1])
-        self._room_c = {key: torch.zeros_like(self._room_q) for key in self._bases}
+        self._room_a = self._e.new_empty(rows, most, self._r.shape[1])
+        self._room_c = {key: self._e.new_empty(rows, most, n) for key in self._bases}
         self._room_hessian = self._e.new_zeros(rows, most, most)
         self._room_stiffness = torch.zeros_like(self._room_hessian)
         self._room_slope = self._e.new_zeros(rows, most)
 
     @property
-    def _q(self) -> Float[Tensor, "B k n"]:
-        return self._room_q[:, : self._count]
+    def _c(self) -> Float[Tensor, "B k n"]:
+        return self._room_c[id(self._home)][:, : self._count]
 
     @property
     def _a(self) -> Float[Tensor, "B k m"]:
@@ -124,7 +131,10 @@ class Spanned:
 
     def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
         """The direction of these coordinates."""
-        return (z[:, None] @ self._q)[:, 0]
+        return self._home.back(self._coefficients(z))
+
+    def _coefficients(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
+        return (z[:, None] @ self._c)[:, 0]
 
     def _image(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B m"]:
         return (z[:, None] @ self._a)[:, 0]
@@ -148,10 +158,9 @@ class Spanned:
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
         self._reserve(n)
         self._count = n
-        self._room_q.copy_(torch.eye(n))
         self._room_a.copy_(columns / self._noise[:, None])
         for key, basis in self._bases.items():
-            self._room_c[key].copy_(basis.forward(self._q))
+            self._room_c[key].copy_(basis.forward(torch.eye(n).to(self._e)))
         torch.matmul(self._a, self._a.mT, out=self._room_hessian)
         self._move_residual(self._image(self._e))
 
@@ -164,7 +173,7 @@ class Spanned:
         shapes = self._shapes(so_far)
         if so_far is not None:
             length = norm(self._e)
-            a = self._add(here, shapes, self._e)
+            a = self._add(here, shapes, self._home.forward(self._e))
             self._move_residual(length[:, None] * a)
         e, left, value = self._fit()
         for _ in range(pairs):
@@ -176,10 +185,16 @@ class Spanned:
             before = value
             for learned in (False, True):
                 d = self._direction(here, shapes, e, left, going, learned=learned)
-                # Rows that are done have neighbours that are not: a zero direction costs nothing.
-                self._add(here, shapes, d * going[:, None], charged=going)
+                if len(rows) < len(going):
+                    # Rows that are done have neighbours that are not: a zero costs nothing.
+                    d = d * going[:, None]
+                self._add(here, shapes, d, charged=going)
                 e, left, value = self._fit()
-            going = going & (before - value > PAYS * before)
+            count = self._model.objective.count
+            chance = (AT_NOISE * count).clamp_max(CHANCE)
+            least = PAYS * before
+            least = torch.where(before < count, least.maximum(chance), least)
+            going = going & (before - value > least)
 
     def _direction(
         self,
@@ -191,22 +206,32 @@ class Spanned:
         *,
         learned: bool,
     ) -> Float[Tensor, "B n"]:
+        """Its coefficients; ``e`` are those of the correction so far."""
         rows, point = here.rows, here.point
-        d = torch.zeros_like(e)
+        amount = going[rows].to(torch.int64)
         if learned:
             noise = self._noise[rows]
             coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
-            amount = going[rows].to(torch.int64)
             ahead = here.model.g(point.y + coloured.to(point.y), amount)
-            found = (ahead - self._answer()[rows]).double()
+            found = _placed(rows, self._home.forward(ahead - self._answer()[rows]), len(e))
         else:
             whitened = here.model.objective.whiten(left[rows].to(point.x))
-            here.model.charge("vjp", going[rows].to(torch.int64))
-            gradient = torch.zeros_like(e)
-            gradient[rows] = here.jacobian.vjp(whitened).double()
-            found = _preconditioned(shapes, gradient)[rows] - e[rows]
-        d[rows] = torch.where(found.isfinite().all(1)[:, None], found, 0.0)
-        return d
+            here.model.charge("vjp", amount)
+            gradient = _placed(rows, here.jacobian.vjp(whitened).double(), len(e))
+            found = self._preconditioned(shapes, gradient) - e
+        return torch.where(found.isfinite().all(1)[:, None], found, 0.0)
+
+    def _preconditioned(
+        self, shapes: list[_Shape], v: Float[Tensor, "B n"]
+    ) -> Float[Tensor, "B n"]:
+        """Coefficients of ``t K v``."""
+        result = torch.empty_like(v)
+        for shape in shapes:
+            c = shape.basis.forward(v[shape.rows]) * shape.variances
+            if shape.basis is not self._home:
+                c = self._home.forward(shape.basis.back(c))
+            result[shape.rows] = c
+        return result
 
     def _answer(self) -> Float[Tensor, "B n"]:
         """``g(y_t)``."""
@@ -224,16 +249,16 @@ class Spanned:
         """One more direction, made orthonormal to the others; its image comes back."""
         model, point, rows = here.model, here.point, here.rows
         size = norm(d)
-        for _ in range(2):
-            d = d - self.combined(products(self._q, d))
+        d = d - self._coefficients(products(self._c, d))
+        length = norm(d)
         # What is left of a direction that others span already is round-off.
-        usable = norm(d) > 1e-6 * size
-        d = torch.where(usable[:, None], d / norm(d).clamp_min(1e-300)[:, None], 0.0)
+        usable = length > 1e-6 * size
+        d = torch.where(usable[:, None], d / length.clamp_min(1e-300)[:, None], 0.0)
         if not model.has_derivatives and charged is not None:
             # A value costs a simulation: only rows that ask for it have one.
             rows = charged.nonzero().flatten()
             model, point = self._model.at(rows), self._point.take(rows)
-        unit = d[rows].to(point.x)
+        unit = self._home.back(d[rows]).to(point.x)
         if model.has_derivatives:
             amount = 1 if charged is None else charged[rows].to(torch.int64)
             model.charge("jvp", amount)
@@ -243,14 +268,13 @@ class Spanned:
             if self._box is not None:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
-        a = torch.zeros_like(self._r)
-        a[rows] = torch.where(image.isfinite().all(1)[:, None], image, 0.0) / self._noise[rows]
+        a = torch.where(image.isfinite().all(1)[:, None], image, 0.0) / self._noise[rows]
+        a = _placed(rows, a, len(d))
         if not model.has_derivatives:
             # What the box left of the direction is what the image belongs to.
-            d = torch.zeros_like(d)
-            d[rows] = step.double()
-            inside = products(self._q, d)
-            d, a = d - self.combined(inside), a - self._image(inside)
+            d = _placed(rows, self._home.forward(step), len(d))
+            inside = products(self._c, d)
+            d, a = d - self._coefficients(inside), a - self._image(inside)
             length = norm(d).clamp_min(1e-300)[:, None]
             d, a = d / length * usable[:, None], a / length * usable[:, None]
         self._append(shapes, d, a)
@@ -262,10 +286,11 @@ class Spanned:
         """A direction with its image, and its products with those before it."""
         k = self._count
         self._count = k + 1
-        self._room_q[:, k], self._room_a[:, k] = d, a
+        self._room_a[:, k] = a
         for key, basis in self._bases.items():
-            self._room_c[key][:, k] = basis.forward(d)
-        self._room_slope[:, k] = (a * self._r).sum(1)
+            c = d if basis is self._home else basis.forward(self._home.back(d))
+            self._room_c[key][:, k] = c
+        self._room_slope[:, k] = dot(a, self._r)
         column = products(self._a, a)
         self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
         for shape in shapes:
@@ -279,14 +304,16 @@ class Spanned:
         self._room_slope[:, : self._count] = products(self._a, self._r)
 
     def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The correction under the shapes that the span is grown with, and what it leaves."""
+        """The correction under the shapes that the span is grown with, as coefficients, and what it
+        leaves.
+        """
         k = self._count
         if k == 0:
             return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
         quadratics = self.quadratics()
         ones = torch.ones_like(quadratics.square)[None]
         z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
-        return self.combined(z[0]), self._r - self._image(z[0]), value[0]
+        return self._coefficients(z[0]), self._r - self._image(z[0]), value[0]
 
     def _shapes(self, so_far: SoFar | None) -> list[_Shape]:
         """What each row's span is preconditioned by: its member so far."""
@@ -331,10 +358,8 @@ class _Here:
         self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
 
 
-def _preconditioned(shapes: list[_Shape], v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-    """``t K v``."""
-    result = torch.zeros_like(v)
-    for shape in shapes:
-        c = shape.basis.forward(v[shape.rows]) * shape.variances
-        result[shape.rows] = shape.basis.back(c)
-    return result
+def _placed(rows: Rows, values: Float[Tensor, "k c"], count: int) -> Float[Tensor, "B c"]:
+    """Values of some rows among zeros for the others."""
+    if isinstance(rows, slice):
+        return values
+    return values.new_zeros(count, values.shape[1]).index_copy(0, rows, values)
