@@ -61,7 +61,6 @@ class Loop:
         self.recorder, self.callback = recorder, callback
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
-        self.rejected = False  # whether the search of some row has rejected a trial
 
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
@@ -116,15 +115,14 @@ class Loop:
             after = after.changed(known_gradient=model.gradient(trial))
         step = Step(x, p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, after, step, search_state)
-        trials = search_state.trials if self.rejected else None
+        trials = search_state.trials
         drowned = self.endings.drowned(point, step, trials)
         if drowned is not None and self.stopping.decrease_tolerance:
             accept = accept & ~drowned[0]
 
         failed: list[Rule] = []
         rule = torch.zeros_like(live.rule) if proposal.rule is None else proposal.rule
-        self.rejected = not bool(accept.all())
-        if not self.rejected:
+        if bool(accept.all()):
             moved = None
             self.point = after
             self.live = live.changed(iterations=live.iterations + 1, rule=rule, finite_trial=None)
@@ -305,7 +303,7 @@ class Loop:
             step_norm=norm(step.p),
             gradient_norm=norm(step.p if before.known_gradient is None else before.gradient),
             accepted=accept,
-            rejections=search_state.trials,
+            rejections=search_state.rejections,
             rule=torch.zeros_like(live.row) if rule is None else rule,
         )
         finished = accept | give_up
