@@ -129,5 +129,5 @@ def _by_rows(function: RowMap, x: Tensor, m: int) -> Tensor:
     with torch.enable_grad():
         copies = x.detach().repeat_interleave(m, dim=0).requires_grad_()
         y = function(copies)
-    basis = torch.eye(m, dtype=y.dtype, device=y.device).repeat(len(x), 1)
+    basis = torch.eye(m, dtype=y.dtype, device=y.device).expand(len(x), m, m)
     return pull_back(y, copies, basis.reshape(y.shape)).reshape(len(x), m, -1)

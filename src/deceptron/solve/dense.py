@@ -49,8 +49,9 @@ class Dense:
         pulled = _pulled(point, factors)
         factor, failed = torch.linalg.cholesky_ex(matrix)
         step = _solved(factor, pulled.to(matrix)).to(pulled)
-        bad = _lost(factor) | (failed > 0)
-        if bool(bad.any()):
+        sound = _sound(factor) & (failed == 0)
+        if not bool(sound.all()):
+            bad = ~sound
             # A row whose J is not finite stays where it is, and no other row feels it.
             step[bad] = 0.0
             rows = bad.nonzero().flatten()
@@ -70,13 +71,12 @@ def _normal_matrix(
     objective, held = model.objective, factors.held
     wide = factors.jacobian.to(_wide(factors.jacobian))
     matrix = torch.bmm(wide.mT, wide)
-    stiffness = (objective.stiffness + damping).to(matrix)
     if not objective.has_prior:
-        diagonal = stiffness.unsqueeze(1)
+        diagonal = damping.to(matrix).unsqueeze(1)
         diagonal = diagonal if held is None else torch.where(held, 1.0, diagonal)
         matrix.diagonal(dim1=1, dim2=2).add_(diagonal)
         return matrix
-    n = matrix.shape[1]
+    n, stiffness = matrix.shape[1], (objective.stiffness + damping).to(matrix)
     identity = torch.eye(n, dtype=factors.jacobian.dtype, device=matrix.device)
     matrix = matrix + stiffness[:, None, None] * objective.metric(identity)
     if held is None:
@@ -96,10 +96,10 @@ def _solved(factor: Float[Tensor, "B n n"], v: Float[Tensor, "B n"]) -> Float[Te
     return torch.linalg.solve_triangular(factor.mT, halfway, upper=True).squeeze(2)
 
 
-def _lost(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
-    """Where the diagonal of a Cholesky factor shows a condition that leaves too few digits."""
+def _sound(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
+    """Where the diagonal of a Cholesky factor shows a condition that leaves enough digits."""
     low, high = factor.diagonal(dim1=1, dim2=2).aminmax(dim=1)
-    return ~(low >= (torch.finfo(factor.dtype).eps / _LOST) ** 0.5 * high)
+    return low >= (torch.finfo(factor.dtype).eps / _LOST) ** 0.5 * high
 
 
 def _solve_again(

@@ -36,7 +36,7 @@ class _Live(RowData):
     row: Int[Tensor, " B"]
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
-    rule: Int[Tensor, " B"]
+    rule: Int[Tensor, " B"]  # of the last accepted step, the first one before there is any
     # Where some trial since the last accepted step was finite; None: nowhere.
     finite_trial: Bool[Tensor, " B"] | None = None
 
@@ -70,7 +70,7 @@ class Loop:
             rows = torch.arange(x0.shape[0], device=x0.device)
         else:
             x0, target = x0[rows], target[rows]
-        self.live = _Live(rows, target, torch.zeros_like(rows), torch.full_like(rows, -1))
+        self.live = _Live(rows, target, torch.zeros_like(rows), torch.zeros_like(rows))
         passes = 0
         if rows.shape[0]:
             self._start(x0)
@@ -121,7 +121,7 @@ class Loop:
             accept = accept & ~drowned[0]
 
         failed: list[Rule] = []
-        rule = torch.zeros_like(live.rule) if proposal.rule is None else proposal.rule
+        rule = live.rule if proposal.rule is None else proposal.rule
         if bool(accept.all()):
             moved = None
             self.point = after
@@ -237,7 +237,7 @@ class Loop:
                 over_noise=objective.over_noise(point.r),
                 over_error=objective.over_error(point.r),
                 iterations=live.iterations,
-                rule=live.rule,
+                rule=live.rule.masked_fill(live.iterations == 0, -1),
                 reason=reason,
                 cost=cost,
                 notes={} if state is None else {n: getattr(state, n) for n in self.descent.notes},

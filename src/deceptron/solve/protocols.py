@@ -28,7 +28,7 @@ class Proposal:
 
     x: Float[Tensor, "B n"]
     predicted: Float[Tensor, " B"] | None = None
-    rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
+    rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None: it has one
     # Where the descent has something better to try if this step does not help; None: nowhere.
     provisional: Bool[Tensor, " B"] | None = None
     attainable: Float[Tensor, " B"] | None = None
