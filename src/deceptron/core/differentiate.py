@@ -6,7 +6,9 @@ the whole batch is the product of each row with its own Jacobian.
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -92,21 +94,34 @@ def dense_jacobian(function: RowMap, x: Tensor, outputs: int | None = None) -> T
     if torch.is_inference_mode_enabled() or x.is_inference():
         with torch.inference_mode(False), torch.no_grad():
             return dense_jacobian(function, x.clone(), outputs)
-    if len(x) > _TOGETHER:
-        return torch.cat([dense_jacobian(function, rows, outputs) for rows in x.split(_TOGETHER)])
-    rows, n = x.shape[0], x[0].numel()
-    if outputs is not None and outputs <= 2 * n and rows * outputs <= _FEW:
+    n = math.prod(x.shape[1:])
+    if outputs is not None and outputs <= 2 * n and len(x) * outputs <= _FEW:
         return _by_rows(function, x, outputs)
-    width = min(n, max(1, _TOGETHER // max(1, rows)))
+    columns: Tensor | None = None  # all of J': it may be large, and is written once
+    first = 0
+    for rows in x.split(_TOGETHER):
+        for place, block in _columns(function, rows, n):
+            if columns is None:
+                columns = block.new_empty(len(x), n, block.shape[2])
+            columns[first : first + len(rows), place] = block
+        first += len(rows)
+    assert columns is not None
+    return columns.mT
+
+
+def _columns(function: RowMap, x: Tensor, n: int) -> Iterator[tuple[slice, Tensor]]:
+    """Which columns of J, and their values ``(B, columns, m)``; as many as go together."""
+    rows = len(x)
+    width = min(n, max(1, _TOGETHER // rows))
     basis = torch.eye(n, dtype=x.dtype, device=x.device)
-    columns: list[Tensor] = []
     linearised: Linearisation | None = None
-    for block in basis.split(width):
+    for first in range(0, n, width):
+        block = basis[first : first + width]
         if linearised is None or len(block) < width:
             linearised = Linearisation(function, x.repeat_interleave(len(block), dim=0))
         tangents = block.repeat(rows, 1).reshape(-1, *x.shape[1:])
-        columns.append(linearised.jvp(tangents).reshape(rows, len(block), -1))
-    return torch.cat(columns, dim=1).mT
+        products = linearised.jvp(tangents)
+        yield slice(first, first + len(block)), products.reshape(rows, len(block), -1)
 
 
 def _by_rows(function: RowMap, x: Tensor, m: int) -> Tensor:
@@ -114,5 +129,5 @@ def _by_rows(function: RowMap, x: Tensor, m: int) -> Tensor:
     with torch.enable_grad():
         copies = x.detach().repeat_interleave(m, dim=0).requires_grad_()
         y = function(copies)
-    basis = torch.eye(m, dtype=y.dtype, device=y.device).repeat(len(x), 1)
+    basis = torch.eye(m, dtype=y.dtype, device=y.device).expand(len(x), m, m)
     return pull_back(y, copies, basis.reshape(y.shape)).reshape(len(x), m, -1)

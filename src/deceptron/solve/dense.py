@@ -6,7 +6,6 @@ what they need: those take an SVD. A row decides that by its own factor.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -23,10 +22,10 @@ _LOST = 1e-4
 
 @dataclass(frozen=True)
 class Columns(RowData):
-    """w J without its fixed columns, and the mask of those that are held."""
+    """w J without its fixed columns, and the mask of those that are held; None: there is no box."""
 
     jacobian: Float[Tensor, "B m n"]
-    held: Bool[Tensor, "B n"]
+    held: Bool[Tensor, "B n"] | None
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,9 @@ class Dense:
         """n jvps a row."""
         jacobian = model.objective.weigh_columns(model.f_jacobian(point.x))
         if box is None:
-            held = torch.zeros_like(point.x, dtype=torch.bool)
-        else:
-            held = ~box.free(point.x, point.gradient)
-            jacobian = jacobian.masked_fill(held[:, None, :], 0.0)
-        if not math.isfinite(float(jacobian.sum())):
-            # A row that is not finite gets a zero step, and no other row feels it.
-            finite = jacobian.sum((1, 2)).isfinite()
-            held = held | ~finite[:, None]
-            jacobian = torch.where(finite[:, None, None], jacobian, 0.0)
-        return Columns(jacobian, held)
+            return Columns(jacobian, None)
+        held = ~box.free(point.x, point.gradient)
+        return Columns(jacobian.masked_fill(held[:, None, :], 0.0), held)
 
     def solve(
         self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
@@ -56,17 +48,20 @@ class Dense:
         matrix = _normal_matrix(model, factors, damping)
         pulled = _pulled(point, factors)
         factor, failed = torch.linalg.cholesky_ex(matrix)
-        step = torch.cholesky_solve(pulled.to(matrix).unsqueeze(2), factor).squeeze(2).to(pulled)
-        bad = _lost(factor) | (failed > 0)
-        if bool(bad.any()):
+        step = _solved(factor, pulled.to(matrix)).to(pulled)
+        sound = _sound(factor) & (failed == 0)
+        if not bool(sound.all()):
+            bad = ~sound
+            # A row whose J is not finite stays where it is, and no other row feels it.
+            step[bad] = 0.0
             rows = bad.nonzero().flatten()
-            again = _solve_again(
+            rows = rows[factors.jacobian[rows].sum((1, 2)).isfinite()]
+            step[rows] = _solve_again(
                 model.at(rows), point.take(rows), factors.take(rows), matrix[rows], damping[rows]
             )
-            step[rows] = again
         # The mask is exact where a factor is zero only to round-off: a component that leaves its
         # bound by 1e-17 would be free in the next iteration.
-        return step.masked_fill_(factors.held, 0.0)
+        return step if factors.held is None else step.masked_fill_(factors.held, 0.0)
 
 
 def _normal_matrix(
@@ -75,26 +70,36 @@ def _normal_matrix(
     """Products of single precision are exact in double precision."""
     objective, held = model.objective, factors.held
     wide = factors.jacobian.to(_wide(factors.jacobian))
-    matrix = wide.mT @ wide
-    stiffness = (objective.stiffness + damping).to(matrix)
+    matrix = torch.bmm(wide.mT, wide)
     if not objective.has_prior:
-        diagonal = torch.where(held, 1.0, stiffness.unsqueeze(1))
+        diagonal = damping.to(matrix).unsqueeze(1)
+        diagonal = diagonal if held is None else torch.where(held, 1.0, diagonal)
         matrix.diagonal(dim1=1, dim2=2).add_(diagonal)
         return matrix
-    free = (~held).to(factors.jacobian)
-    identity = torch.eye(free.shape[1], dtype=free.dtype, device=free.device)
+    n, stiffness = matrix.shape[1], (objective.stiffness + damping).to(matrix)
+    identity = torch.eye(n, dtype=factors.jacobian.dtype, device=matrix.device)
     matrix = matrix + stiffness[:, None, None] * objective.metric(identity)
+    if held is None:
+        return matrix
+    free = (~held).to(factors.jacobian)
     return matrix * free[:, :, None] * free[:, None, :] + torch.diag_embed(1 - free)
 
 
 def _pulled(point: Point, factors: Columns) -> Float[Tensor, "B n"]:
-    return point.gradient.neg().masked_fill_(factors.held, 0.0)
+    pulled = point.gradient.neg()
+    return pulled if factors.held is None else pulled.masked_fill_(factors.held, 0.0)
 
 
-def _lost(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
-    """Where the diagonal of a Cholesky factor shows a condition that leaves too few digits."""
+def _solved(factor: Float[Tensor, "B n n"], v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    # As torch.cholesky_solve, which copies the factors of many rows first.
+    halfway = torch.linalg.solve_triangular(factor, v.unsqueeze(2), upper=False)
+    return torch.linalg.solve_triangular(factor.mT, halfway, upper=True).squeeze(2)
+
+
+def _sound(factor: Float[Tensor, "B n n"]) -> Bool[Tensor, " B"]:
+    """Where the diagonal of a Cholesky factor shows a condition that leaves enough digits."""
     low, high = factor.diagonal(dim1=1, dim2=2).aminmax(dim=1)
-    return ~(low >= (torch.finfo(factor.dtype).eps / _LOST) ** 0.5 * high)
+    return low >= (torch.finfo(factor.dtype).eps / _LOST) ** 0.5 * high
 
 
 def _solve_again(

@@ -36,7 +36,7 @@ class _Live(RowData):
     row: Int[Tensor, " B"]
     target: Float[Tensor, "B m"]
     iterations: Int[Tensor, " B"]
-    rule: Int[Tensor, " B"]
+    rule: Int[Tensor, " B"]  # of the last accepted step, the first one before there is any
     # Where some trial since the last accepted step was finite; None: nowhere.
     finite_trial: Bool[Tensor, " B"] | None = None
 
@@ -61,7 +61,6 @@ class Loop:
         self.recorder, self.callback = recorder, callback
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
-        self.rejected = False  # whether the search of some row has rejected a trial
 
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
@@ -71,7 +70,7 @@ class Loop:
             rows = torch.arange(x0.shape[0], device=x0.device)
         else:
             x0, target = x0[rows], target[rows]
-        self.live = _Live(rows, target, torch.zeros_like(rows), torch.full_like(rows, -1))
+        self.live = _Live(rows, target, torch.zeros_like(rows), torch.zeros_like(rows))
         passes = 0
         if rows.shape[0]:
             self._start(x0)
@@ -116,15 +115,14 @@ class Loop:
             after = after.changed(known_gradient=model.gradient(trial))
         step = Step(x, p, slope, proposal)
         accept, next_state, give_up = self.search.judge(point, after, step, search_state)
-        trials = search_state.trials if self.rejected else None
+        trials = search_state.trials
         drowned = self.endings.drowned(point, step, trials)
         if drowned is not None and self.stopping.decrease_tolerance:
             accept = accept & ~drowned[0]
 
         failed: list[Rule] = []
-        rule = torch.zeros_like(live.rule) if proposal.rule is None else proposal.rule
-        self.rejected = not bool(accept.all())
-        if not self.rejected:
+        rule = live.rule if proposal.rule is None else proposal.rule
+        if bool(accept.all()):
             moved = None
             self.point = after
             self.live = live.changed(iterations=live.iterations + 1, rule=rule, finite_trial=None)
@@ -239,7 +237,7 @@ class Loop:
                 over_noise=objective.over_noise(point.r),
                 over_error=objective.over_error(point.r),
                 iterations=live.iterations,
-                rule=live.rule,
+                rule=live.rule.masked_fill(live.iterations == 0, -1),
                 reason=reason,
                 cost=cost,
                 notes={} if state is None else {n: getattr(state, n) for n in self.descent.notes},
@@ -305,7 +303,7 @@ class Loop:
             step_norm=norm(step.p),
             gradient_norm=norm(step.p if before.known_gradient is None else before.gradient),
             accepted=accept,
-            rejections=search_state.trials,
+            rejections=search_state.rejections,
             rule=torch.zeros_like(live.row) if rule is None else rule,
         )
         finished = accept | give_up

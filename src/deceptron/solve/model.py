@@ -264,25 +264,30 @@ class Model:
         return self._rows_of_y(self._f if self._surrogate is None else self._surrogate, x)
 
     def _rows_of_y(self, f: RowMap, x: Tensor) -> Tensor:
-        y = f(x.reshape(-1, *self.x_shape))
+        y = f(_shaped(x, self.x_shape))
         if y.shape[1:] != self.y_shape or y.shape[0] != x.shape[0]:
             raise ShapeError(
                 f"f must map {tuple(x.shape[:1]) + self.x_shape} to rows of y's shape "
                 f"{self.y_shape}; it returned {tuple(y.shape)}"
             )
-        return y.reshape(x.shape[0], -1)
+        return y if y.ndim == 2 else y.reshape(x.shape[0], -1)
 
     def _flat_g(self, y: Tensor) -> Tensor:
         if self._g is None:
             raise ConfigError(
                 "this method needs a reverse map: pass a pair with .g, not a callable"
             )
-        x = self._g(y.reshape(-1, *self.y_shape))
+        x = self._g(_shaped(y, self.y_shape))
         if x.shape[1:] != self.x_shape or x.shape[0] != y.shape[0]:
             raise ShapeError(
                 f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"
             )
-        return x.reshape(y.shape[0], -1)
+        return x if x.ndim == 2 else x.reshape(y.shape[0], -1)
+
+
+def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    # A view that changes nothing takes as long as arithmetic on a few rows, and again in its vjp.
+    return rows if len(shape) == 1 else rows.reshape(-1, *shape)
 
 
 def _no_graph() -> ConfigError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -27,7 +28,7 @@ class Proposal:
 
     x: Float[Tensor, "B n"]
     predicted: Float[Tensor, " B"] | None = None
-    rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None means the first
+    rule: Int[Tensor, " B"] | None = None  # index into the descent's rules; None: it has one
     # Where the descent has something better to try if this step does not help; None: nowhere.
     provisional: Bool[Tensor, " B"] | None = None
     attainable: Float[Tensor, " B"] | None = None
@@ -63,10 +64,20 @@ class Descent(Protocol[D]):
 
 @dataclass(frozen=True)
 class SearchState(RowData):
-    """What every search carries: its current scale and how many trials this iteration has had."""
+    """What every search carries: its current scale and how many trials this iteration has had.
+
+    ``trials`` may be None: no row has had any.
+    """
 
     scale: Float[Tensor, " B"]
-    trials: Int[Tensor, " B"]
+    trials: Int[Tensor, " B"] | None
+
+    @property
+    def rejections(self) -> Int[Tensor, " B"]:
+        """``trials`` as numbers."""
+        if self.trials is None:
+            return torch.zeros_like(self.scale, dtype=torch.int64)
+        return self.trials
 
 
 @dataclass(frozen=True)

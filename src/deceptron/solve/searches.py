@@ -63,8 +63,7 @@ class Armijo:
         return self._fresh(point.misfit)
 
     def _fresh(self, like: Float[Tensor, " B"]) -> SearchState:
-        trials = torch.zeros_like(like, dtype=torch.int64)
-        return SearchState(torch.full_like(like, self.initial_scale), trials)
+        return SearchState(torch.full_like(like, self.initial_scale), None)
 
     def judge(
         self, point: Point, trial: Point, step: Step, state: SearchState
@@ -75,12 +74,17 @@ class Armijo:
             accept = (trial.misfit <= allowed + _round_off(point.misfit)) & (step.slope < 0)
         else:
             accept = trial.misfit <= allowed
-        if bool(accept.all()) and not self.carry:  # the common case, and the cheap one
-            return accept, self._fresh(point.misfit), torch.zeros_like(accept)
+        if bool(accept.all()):  # the common case, and the cheap one
+            if self.carry:
+                state = SearchState(2 * state.scale, None)
+            elif state.trials is not None:
+                state = self._fresh(point.misfit)
+            return accept, state, ~accept
         restart = 2 * state.scale if self.carry else self.initial_scale
         scale = torch.where(accept, restart, self.shrink * state.scale)
-        give_up = ~accept & (state.trials >= self.max_backtracks)
-        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
+        trials = state.rejections
+        give_up = ~accept & (trials >= self.max_backtracks)
+        return accept, SearchState(scale, torch.where(accept, 0, trials + 1)), give_up
 
 
 @dataclass(frozen=True)
@@ -100,17 +104,17 @@ class Decrease:
 
     def start(self, model: Model, point: Point) -> SearchState:
         """Full step, no trials yet."""
-        one = torch.ones_like(point.misfit)
-        return SearchState(one, torch.zeros_like(one, dtype=torch.int64))
+        return SearchState(torch.ones_like(point.misfit), None)
 
     def judge(
         self, point: Point, trial: Point, step: Step, state: SearchState
     ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
         """Compare the misfits."""
         accept = trial.misfit < point.misfit - _round_off(point.misfit)
-        give_up = ~accept & (state.trials >= self.max_backtracks)
+        trials = state.rejections
+        give_up = ~accept & (trials >= self.max_backtracks)
         scale = torch.where(accept, 1.0, self.shrink * state.scale)
-        return accept, SearchState(scale, torch.where(accept, 0, state.trials + 1)), give_up
+        return accept, SearchState(scale, torch.where(accept, 0, trials + 1)), give_up
 
 
 @dataclass(frozen=True)
@@ -165,13 +169,14 @@ class Wolfe:
         allowed = point.misfit + self.sufficient_decrease * step.slope + _round_off(point.misfit)
         enough = (trial.misfit <= allowed) & (step.slope < 0)
         flat = dot(trial.gradient, step.p) >= self.curvature * step.slope
-        accept = enough & (flat | step.bent | (state.trials >= self.patience))
+        trials = state.rejections
+        accept = enough & (flat | step.bent | (trials >= self.patience))
 
         low = torch.where(enough, state.scale, state.low)
         high = torch.where(enough, state.high, state.scale)
         scale = self._next_scale(point, trial, step, state.scale, enough, low, high)
-        onward = WolfeState(scale, state.trials + 1, low, high)
-        give_up = ~accept & (onward.trials >= self.max_trials)
+        onward = WolfeState(scale, trials + 1, low, high)
+        give_up = ~accept & (trials + 1 >= self.max_trials)
         return accept, _fresh_bracket(scale).where(accept, onward), give_up
 
     def _next_scale(
@@ -205,15 +210,10 @@ def _fresh_bracket(like: Float[Tensor, " B"]) -> WolfeState:
 
 
 @dataclass(frozen=True)
-class DampingState(SearchState):
-    """``scale`` is the damping; ``growth`` the factor that the next rejection applies to it."""
-
-    growth: Float[Tensor, " B"]
-
-
-@dataclass(frozen=True)
 class AdaptiveDamping:
     """Levenberg-Marquardt damping by the gain ratio, actual over predicted decrease (Nielsen).
+
+    The scale is the damping. The first rejection doubles it, the next multiplies by 4, by 8, ...
 
     Attributes:
         relative_start: the first damping in units of ``|w J|^2``, estimated by the Rayleigh
@@ -243,7 +243,7 @@ class AdaptiveDamping:
         )
         check_count("AdaptiveDamping(max_rejections=...)", self.max_rejections)
 
-    def start(self, model: Model, point: Point) -> DampingState:
+    def start(self, model: Model, point: Point) -> SearchState:
         """First damping from the size of J along the gradient."""
         direction = model.objective.precondition(point.gradient)
         length = dot(point.gradient, direction).sqrt()
@@ -253,13 +253,11 @@ class AdaptiveDamping:
         rayleigh = dot(q, q)
         usable = rayleigh.isfinite() & (rayleigh > 0)
         damping = self.relative_start * torch.where(usable, rayleigh, 1.0)
-        damping = damping.clamp_min(torch.finfo(damping.dtype).tiny)
-        trials = torch.zeros_like(damping, dtype=torch.int64)
-        return DampingState(damping, trials, torch.full_like(damping, 2.0))
+        return SearchState(damping.clamp_min(torch.finfo(damping.dtype).tiny), None)
 
     def judge(
-        self, point: Point, trial: Point, step: Step, state: DampingState
-    ) -> tuple[Bool[Tensor, " B"], DampingState, Bool[Tensor, " B"]]:
+        self, point: Point, trial: Point, step: Step, state: SearchState
+    ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
         """Accept on a positive gain; damp less after good steps, ever faster after bad ones."""
         predicted = step.proposal.predicted
         assert predicted is not None, "adaptive damping needs a descent that predicts its decrease"
@@ -270,19 +268,20 @@ class AdaptiveDamping:
         noise = _round_off(point.misfit)
         actual = point.misfit - trial.misfit
         # Below round-off the ratio is noise over noise; then trust the model.
-        gain = torch.where((actual.abs() <= noise) & (predicted <= noise), 1.0, actual / predicted)
+        unseen = torch.maximum(actual.abs(), predicted) <= noise
+        gain = (actual / predicted).masked_fill_(unseen, 1.0)
         accept = (gain > self.accept_ratio) & (predicted > 0)
-        # Not by more than a third where a little less damping has just failed.
-        fastest = torch.where(state.trials == 0, self.fastest_ease, 1 / 3)
-        eased = state.scale * (1 - (2 * gain - 1) ** 3).clamp_max(2.0).maximum(fastest)
+        ease = (1 - (2 * gain - 1) ** 3).clamp(self.fastest_ease, 2.0)
+        if state.trials is not None:
+            # Not by more than a third where a little less damping has just failed.
+            ease = torch.where(state.trials == 0, ease, ease.clamp_min(1 / 3))
+        scale, trials = state.scale * ease, None
+        give_up = ~accept
+        if not bool(accept.all()):
+            rejections = state.rejections
+            scale = torch.where(accept, scale, torch.ldexp(state.scale, rejections + 1))
+            give_up = give_up & (rejections >= self.max_rejections)
+            trials = torch.where(accept, 0, rejections + 1)
         # A damping of exactly zero could never grow again, nor an infinite one shrink.
-        limits = torch.finfo(eased.dtype)
-        if bool(accept.all()):
-            scale, trials = eased.clamp(limits.tiny, limits.max), torch.zeros_like(state.trials)
-            return accept, DampingState(scale, trials, torch.full_like(scale, 2.0)), ~accept
-        scale = torch.where(accept, eased, state.scale * state.growth)
-        scale = scale.clamp(limits.tiny, limits.max)
-        growth = torch.where(accept, 2.0, 2 * state.growth)
-        give_up = ~accept & (state.trials >= self.max_rejections)
-        trials = torch.where(accept, 0, state.trials + 1)
-        return accept, DampingState(scale, trials, growth), give_up
+        limits = torch.finfo(scale.dtype)
+        return accept, SearchState(scale.clamp(limits.tiny, limits.max), trials), give_up

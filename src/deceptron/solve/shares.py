@@ -31,7 +31,7 @@ class Shares:
     def start(self, model: Model, point: Point) -> SearchState:
         """The guess first."""
         scale = torch.full_like(point.misfit, GUESS if self.guesses else WHOLE)
-        return SearchState(scale, torch.zeros_like(scale, dtype=torch.int64))
+        return SearchState(scale, None)
 
     def judge(
         self, point: Point, trial: Point, step: Step, state: SearchState
@@ -43,5 +43,5 @@ class Shares:
         give_up = ~accept & (state.scale <= 0.5**self.most)
         first = GUESS if self.guesses else WHOLE
         scale = torch.where(accept, first, state.scale / 2)
-        trials = torch.where(accept, 0, state.trials + 1)
+        trials = torch.where(accept, 0, state.rejections + 1)
         return accept, SearchState(scale, trials), give_up

@@ -155,13 +155,12 @@ class Stopping:
         The step measures |J| from below: |J p| / |p|.
         """
         assert self.decrease_tolerance is not None
-        moved = objective.weigh(after.y - before.y)
-        square = dot(moved, moved)
+        moved = norm(objective.weigh(after.y - before.y))
         if objective.has_prior:
-            square = square + objective.stiffness * dot(step.p, objective.metric(step.p))
+            square = objective.stiffness * dot(step.p, objective.metric(step.p))
+            moved = torch.hypot(moved, square.sqrt())
         # A row that has not moved measures nothing, and its gradient has been judged before.
-        tiny = torch.finfo(square.dtype).tiny
-        stretch = (square / dot(step.p, step.p).clamp_min(tiny)).sqrt()
+        stretch = moved / norm(step.p).clamp_min(torch.finfo(moved.dtype).tiny)
         error = 4 * torch.finfo(stretch.dtype).eps * norm(objective.weigh(after.y))
         tolerance = self.decrease_tolerance
         return stretch * (tolerance * (2 * after.misfit).sqrt() + (error if tolerance else 0.0))
@@ -202,7 +201,8 @@ def round_off(point: Point, objective: LeastSquares) -> Float[Tensor, " B"]:
     """
     eps = 4 * torch.finfo(point.misfit.dtype).eps
     error = eps * norm(objective.weigh(point.y))
-    return error * ((2 * point.fit).sqrt() + 0.5 * error) + eps * point.misfit
+    size = torch.add((2 * point.fit).sqrt(), error, alpha=0.5)
+    return torch.addcmul(eps * point.misfit, error, size)
 
 
 def _left_to_gain(

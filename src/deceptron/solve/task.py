@@ -28,6 +28,8 @@ from deceptron.solve.noise import missing_in, noise_rows, objective_of
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.starts import start_rows
 
+_UNSCALED = Scaler()
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -64,7 +66,7 @@ class Known:
             f=in_evaluation(f),
             g=in_evaluation(g),
             trained_g=g,
-            scaler=in_evaluation(getattr(pair, "scaler", None) or Scaler()),
+            scaler=in_evaluation(getattr(pair, "scaler", None) or _UNSCALED),
             bounds=getattr(pair, "bounds", None),
             x_shape=getattr(pair, "x_shape", None),
             y_shape=getattr(pair, "y_shape", None),
