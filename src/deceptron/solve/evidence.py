@@ -122,9 +122,7 @@ def choose(
     sizes = torch.tensor(SIZES, dtype=least.dtype, device=least.device)
     rows = torch.arange(len(least), device=least.device)
     marks = torch.arange(0, len(SIZES), FINENESS, device=least.device)[:, None]
-    around = torch.tensor(
-        [step for step in range(1 - FINENESS, FINENESS) if step], device=least.device
-    )[:, None]
+    around = torch.arange(1 - FINENESS, FINENESS, device=least.device)[:, None]
     for number, member in enumerate(corrections.members):
         stiffness = quadratics.stiffness(member)
         if regression is not None and regression.member == number:

@@ -30,11 +30,6 @@ FIRST_SIZE = 0.3
 FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share is the last.
 PAYS = 0.001
-# Where the misfit is down to the noise, so is one that lowers it by less than this share of the
-# noise, unless two directions that fit noise alone would hardly do as much: 99% of chi-squared in
-# two degrees of freedom. That much for everyone costs 3 to 6% of error where sensors are few.
-AT_NOISE = 0.005
-CHANCE = 9.21
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
 # Places of rows; of all of them a slice, which copies nothing.
@@ -190,11 +185,7 @@ class Spanned:
                     d = d * going[:, None]
                 self._add(here, shapes, d, charged=going)
                 e, left, value = self._fit()
-            count = self._model.objective.count
-            chance = (AT_NOISE * count).clamp_max(CHANCE)
-            least = PAYS * before
-            least = torch.where(before < count, least.maximum(chance), least)
-            going = going & (before - value > least)
+            going = going & (before - value > PAYS * before)
 
     def _direction(
         self,
