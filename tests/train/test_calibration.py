@@ -8,11 +8,10 @@ import torch
 
 import deceptron as dc
 from deceptron.core.bases import EigenBasis, GridBasis
-from deceptron.core.corrections import Corrections
 from deceptron.geometry import Posterior, trust
 from deceptron.solve.descents.correction import REGRESSION
 from deceptron.train import calibrate, recipe
-from deceptron.train.calibration import KEPT, LARGEST_VECTOR, family_of, gaussian_of
+from deceptron.train.families import corrections_of, family_of, gaussian_of
 from tests.train.small import quick, tiny
 
 LINEAR = 0.5 * torch.eye(6) + 0.1
@@ -280,7 +279,7 @@ def waves(count, *, seed):
 @pytest.mark.parametrize(("fields", "kind"), [(shapes, EigenBasis), (waves, GridBasis)])
 def test_the_law_of_fields_is_told_by_fields_that_were_not_fitted(fields, kind):
     rows = fields(800, seed=3)
-    corrections = Corrections.of(rows, largest=LARGEST_VECTOR, kept=KEPT)
+    corrections = corrections_of(rows)
     family = family_of(rows, corrections)
     assert isinstance(family.basis, kind)
     fresh, other = fields(200, seed=11), gaussian_of(rows, corrections.grid)
@@ -293,5 +292,5 @@ def test_the_law_of_fields_is_told_by_fields_that_were_not_fitted(fields, kind):
 
 def test_few_fields_are_not_told_apart_by_their_principal_directions():
     rows = shapes(200, seed=3)
-    corrections = Corrections.of(rows, largest=LARGEST_VECTOR, kept=KEPT)
+    corrections = corrections_of(rows)
     assert isinstance(family_of(rows, corrections).basis, GridBasis)

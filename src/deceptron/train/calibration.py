@@ -12,10 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, principal
 from deceptron.core.calibration import DOUBTFUL, Calibration
 from deceptron.core.checks import check_count
-from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -26,6 +24,7 @@ from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
+from deceptron.train.families import corrections_of, family_of, observations_of
 from deceptron.train.regression import fit_regression
 from deceptron.train.streams import stream
 from deceptron.train.tables import with_tables
@@ -46,10 +45,6 @@ CALIBRATED_POINTS, SOLVED_POINTS, FEWEST_ROWS = 2**19, 2**18, 64
 MOST_UNKNOWNS = 2**16
 # Latents that a family is known by where nothing was trained.
 FAMILY_ROWS = 1024
-# Powers of the family's covariance: vectors of up to so many components, this many directions.
-LARGEST_VECTOR, KEPT = 1024, 128
-# Samples for each direction that are enough to tell how far a field varies along it.
-FEWEST_FOR_EACH = 4
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
 # What correcting explained rows, or any on a doubtful surrogate, must lower the error of validation
@@ -169,7 +164,7 @@ def _calibrated(
 ) -> Deceptron:
     told("error bars", 0.0)
     x, y, family = rows.x, rows.y, rows.family
-    corrections = Corrections.of(family, largest=LARGEST_VECTOR, kept=KEPT)
+    corrections = corrections_of(family)
     pair.calibration = replace(
         pair.calibration,
         noise_std=problem.noise_std,
@@ -305,47 +300,6 @@ def better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
         m: _rmse(solve(pair, y, method=m, history=False).x, x) for m in ("one-shot", "wiener")
     }
     return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"
-
-
-def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGaussian | None:
-    """Mean and covariance of samples, the latter as far as the basis shows it."""
-    if basis is None:
-        return None
-    flat = rows.double().flatten(1)
-    mean = flat.mean(0)
-    spectrum = basis.forward(flat - mean).square().mean(0)
-    spectrum = spectrum.clamp_min(FLOOR * float(spectrum.max()))
-    return DiagonalGaussian(mean.reshape(rows.shape[1:]), basis, spectrum)
-
-
-def family_of(rows: Float[Tensor, "N *x"], corrections: Corrections) -> DiagonalGaussian | None:
-    """The law of samples: in the principal directions of a vector; of a field in waves or in its
-    principal directions, whichever gives the samples that were not fitted the larger likelihood. A
-    field made of a few shapes is not stationary, and waves know little of it.
-    """
-    if corrections.eigen is not None:
-        return gaussian_of(rows, corrections.eigen)
-    waves = gaussian_of(rows, corrections.grid)
-    held_out = len(rows) // 4
-    if rows[0].numel() > LARGEST_VECTOR or len(rows) - held_out < FEWEST_FOR_EACH * KEPT:
-        return waves
-    fitted, others = rows[held_out:], rows[:held_out]
-    fields = gaussian_of(fitted, corrections.grid)
-    if fields is not None and fields.log_likelihood(others) >= _principal_of(fitted).log_likelihood(
-        others
-    ):
-        return waves
-    return _principal_of(rows)
-
-
-def _principal_of(rows: Float[Tensor, "N *x"]) -> DiagonalGaussian:
-    basis, spectrum = principal(rows.flatten(1), KEPT)
-    return DiagonalGaussian(rows.double().mean(0), basis, spectrum)
-
-
-def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
-    """What sensors show, normalised units."""
-    return family_of(y, Corrections.of(y, largest=LARGEST_VECTOR, kept=KEPT))
 
 
 def _calibrate_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
