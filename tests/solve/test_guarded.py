@@ -279,3 +279,26 @@ def test_the_default_tau_is_the_99_percent_quantile_of_pure_noise():
     solution = dc.solve(f, y, method="gd", x0=torch.zeros(4000, 1, dtype=y.dtype), noise_std=noise)
     explained = float((solution.reason == Reason.DISCREPANCY).double().mean())
     assert 0.975 <= explained <= 0.997
+
+
+def test_rows_on_which_newton_buys_little_go_on_by_their_pairs():
+    """Chained valleys in a box, with a residual that no x removes: Gauss-Newton is blind to the
+    curvature that such residuals have, and bounds come and go.
+    """
+
+    def valleys(x):
+        bends = 10 * (x[:, 1:] - x[:, :-1] ** 2)
+        return torch.cat([bends, 1 - x[:, :-1], 3 + torch.sin(5 * x)], 1)
+
+    n = 30
+    pair = Replaced(type("Valleys", (), {"f": staticmethod(valleys)}), lambda y: 0 * y[:, :n])
+    y = torch.zeros(4, 3 * n - 2, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(5)
+    x0 = 2 * torch.rand(4, n, dtype=torch.float64, generator=generator) - 1
+    bounds = (-0.9, 0.6)
+    settings = {"x0": x0.clamp(*bounds), "bounds": bounds, "gradient_tolerance": 1e-6}
+    solution = dc.solve(pair, y, method="guarded", max_iterations=2000, **settings)
+    names = [solution.history.rule_names(row) for row in range(4)]
+    assert any("l-bfgs" in row for row in names)
+    before, after = (projected_gradient(pair, x, y, bounds) for x in (settings["x0"], solution.x))
+    assert bool((after <= 1e-5 * before).all()), (after / before).tolist()

@@ -10,7 +10,7 @@ import torch
 import deceptron as dc
 from deceptron.core import Solution
 from deceptron.geometry import fit_trust
-from deceptron.train.calibration import gaussian_of
+from deceptron.train.families import gaussian_of
 from tests.solve.test_correction import NOISE, Case, normal
 from tests.solve.test_solution import mixed
 

@@ -26,10 +26,10 @@ class ErrorBars(Protocol):
     def std(self, samples: int, *, generator: torch.Generator | None) -> Float[Tensor, "B *x"]:
         """Standard deviation of each component."""
 
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
+    def ends(
+        self, std: Float[Tensor, "B *x"], level: float, *, samples: int
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        """Lower and upper ends."""
+        """Lower and upper ends of intervals, given what ``std`` found by so many draws."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,16 @@ class JoinedBars:
         found = [p.std(samples, generator=g) for p, g in self._alike(generator)]
         return self._ordered(torch.cat(found))
 
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
+    def ends(
+        self, std: Float[Tensor, "B *x"], level: float, *, samples: int
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
         """As if all rows were in one part."""
-        ends = [p.interval(level, samples=samples, generator=g) for p, g in self._alike(generator)]
-        low, high = (torch.cat(side) for side in zip(*ends, strict=True))
+        by_part = (
+            std if self.order is None else torch.empty_like(std).index_copy(0, self.order, std)
+        )
+        pieces = by_part.split([len(part) for part in self.parts])
+        found = [p.ends(s, level, samples=samples) for p, s in zip(self.parts, pieces, strict=True)]
+        low, high = (torch.cat(side) for side in zip(*found, strict=True))
         return self._ordered(low), self._ordered(high)
 
     def _ordered(self, values: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
@@ -108,8 +112,8 @@ class NoRows:
         """No rows."""
         return self.x
 
-    def interval(
-        self, level: float, *, samples: int, generator: torch.Generator | None
+    def ends(
+        self, std: Float[Tensor, "0 *x"], level: float, *, samples: int
     ) -> tuple[Float[Tensor, "0 *x"], Float[Tensor, "0 *x"]]:
         """No rows."""
         return self.x, self.x

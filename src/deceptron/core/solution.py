@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+# Draws that a deviation is estimated from; the calibration is for so many.
+DRAWS = 32
+
 
 @dataclass(frozen=True, repr=False)
 class Solution:
@@ -79,7 +82,7 @@ class Solution:
         return self.status == Status.CONVERGED
 
     def posterior(
-        self, samples: int = 32, *, generator: torch.Generator | None = None
+        self, samples: int = DRAWS, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
         """Plausible latents for each row: draws from the approximate posterior about ``x``.
 
@@ -99,10 +102,10 @@ class Solution:
 
         Worked out when first asked for, and kept. The same rows have the same values.
         """
-        return self._bars().std(32, generator=_fixed())
+        return self._bars().std(DRAWS, generator=_fixed())
 
     def interval(
-        self, level: float = 0.9, *, samples: int = 32
+        self, level: float = 0.9, *, samples: int = DRAWS
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
         """Ends ``(low, high)`` of an interval for each component of ``x``, inside the bounds.
 
@@ -111,7 +114,9 @@ class Solution:
                 like the training data. They were calibrated at 0.9.
             samples: draws that the spread is estimated from; the calibration is for 32.
         """
-        return self._bars().interval(level, samples=samples, generator=_fixed())
+        bars = self._bars()
+        std = self.std if samples == DRAWS else bars.std(samples, generator=_fixed())
+        return bars.ends(std, level, samples=samples)
 
     @cached_property
     def trust(self) -> Trust:

@@ -71,6 +71,7 @@ class Reason(IntEnum):
     NO_DATA = 15
     NOISIER = 16
     START_IS_BETTER = 17
+    STRAYED = 18
 
     @property
     def status(self) -> Status:
@@ -102,6 +103,7 @@ _STATUS_OF_REASON = {
     Reason.NO_DATA: Status.NONFINITE,
     Reason.NOISIER: Status.STALLED,
     Reason.START_IS_BETTER: Status.STALLED,
+    Reason.STRAYED: Status.STALLED,
 }
 
 _WORDS = {
@@ -125,6 +127,9 @@ _WORDS = {
     Reason.START_IS_BETTER: (
         "left at its start, which does not explain the data: validation rows gained nothing by "
         "corrections (several x give one y, or a surrogate that errs: pass forward=)"
+    ),
+    Reason.STRAYED: (
+        "back at its start: the correction went far beyond the family and did not explain the data"
     ),
 }
 Reason.__doc__ = _with_members(Reason, _WORDS)

@@ -25,7 +25,7 @@ from deceptron.core import Bounds, Scaler
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import Member
 from deceptron.core.protocols import RowMap
-from deceptron.geometry.posterior import LEVEL, SAMPLES, Posterior, quantile
+from deceptron.geometry.posterior import SAMPLES, Posterior, quantile
 from deceptron.geometry.trust import into_box
 
 # Half-width of a 90% interval of a normal law.
@@ -108,15 +108,10 @@ class AnswerBars:
         flat = into_box(draws.reshape(-1, *self.x.shape[1:]), self.bounds)
         return flat.reshape(draws.shape)
 
-    def interval(
-        self,
-        level: float = LEVEL,
-        *,
-        samples: int = SAMPLES,
-        generator: Generator | None = None,
+    def ends(
+        self, std: Float[Tensor, "B *x"], level: float, *, samples: int = SAMPLES
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        """Lower and upper ends, component by component, clipped to the box."""
-        std = self.std(samples, generator=generator)
+        """Of intervals, component by component, clipped to the box."""
         # Student's where the deviation comes from draws, normal where it is known.
         width = self.x.new_full((len(self.x),), quantile(level, samples))
         width[self.corrected] = quantile(level, 10**6)

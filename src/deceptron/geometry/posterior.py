@@ -179,7 +179,13 @@ class Posterior:
 
         Calibrated at the level 0.9; other levels scale it as a normal law would.
         """
-        half = quantile(level, samples) * self.std(samples, generator=generator)
+        return self.ends(self.std(samples, generator=generator), level, samples=samples)
+
+    def ends(
+        self, std: Float[Tensor, "B *x"], level: float, *, samples: int
+    ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
+        """Those of ``interval``, given what ``std`` found by so many draws."""
+        half = quantile(level, samples) * std
         return self._clip(self.x - half), self._clip(self.x + half)
 
     def _deviations(self, samples: int, seed: int) -> Iterator[Float[Tensor, "b S *x"]]:

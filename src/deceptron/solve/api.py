@@ -28,6 +28,7 @@ from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping, stationarity
+from deceptron.solve.strays import with_strays_returned
 from deceptron.solve.task import Known, prepare
 
 # Rows that are solved together: more of them cost memory and save no time.
@@ -223,6 +224,8 @@ def solve(
                     recorder=recorder,
                     callback=watched,
                 ).run(task.start, task.target)
+            if task.corrections is not None:
+                outcome = with_strays_returned(task, stopping, outcome)
     seconds = time.perf_counter() - started
     return solution_of(task, outcome, recorder, chosen.name, seconds)
 

@@ -112,7 +112,9 @@ def _solve_again(
     """The rows whose factor says too little: by J itself; a prior has no factor to square."""
     if model.objective.has_prior:
         pulled = _pulled(point, factors)
-        return torch.linalg.solve(matrix, pulled.to(matrix)[:, :, None])[:, :, 0].to(pulled)
+        solved, failed = torch.linalg.solve_ex(matrix, pulled.to(matrix)[:, :, None])
+        # A step of NaN ends its own row only.
+        return torch.where(failed[:, None] == 0, solved[:, :, 0], torch.nan).to(pulled)
     left, values, right = torch.linalg.svd(factors.jacobian, full_matrices=False)
     c = (left.mT @ model.objective.weigh(point.r)[:, :, None])[:, :, 0]
     size = max(point.x.shape[1], point.r.shape[1])

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.bases import Basis
@@ -175,5 +175,17 @@ def _spread(
     quadratics: Quadratics, stiffness: Tensor, t: Tensor, factor: Tensor
 ) -> Float[Tensor, "B k"]:
     scaling = quadratics.scaling(quadratics.hessian + stiffness / t[:, None, None])
-    covariance = torch.cholesky_inverse(factor)
-    return covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt() * scaling
+    return posterior_spread(factor)[0] * scaling
+
+
+def posterior_spread(
+    factor: Float[Tensor, "B k k"],
+) -> tuple[Float[Tensor, "B k"], Bool[Tensor, " B"]]:
+    """Roots of the diagonal of (L L')^-1, and where it exists. Data that are far off the scale can
+    make a factor singular or not finite; it counts as the identity then, and others do not suffer.
+    """
+    diagonal = factor.diagonal(dim1=-2, dim2=-1)
+    sound = (diagonal > 0).all(-1) & factor.isfinite().all(-1).all(-1)
+    usable = torch.where(sound[:, None, None], factor, torch.eye(factor.shape[-1]).to(factor))
+    variances = torch.cholesky_inverse(usable).diagonal(dim1=-2, dim2=-1)
+    return variances.clamp_min(0.0).sqrt(), sound

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deceptron.core.arrays import real_tensor
-from deceptron.core.errors import ConfigError, ShapeError, calling
+from deceptron.core.errors import ConfigError, ShapeError, SimulatorError, calling
 from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.methods import Method
+
+# What a simulator raises where a row has no value: a singular matrix, an overflow.
+NUMERICAL = (torch.linalg.LinAlgError, np.linalg.LinAlgError, ArithmeticError)
 
 
 def as_forward(forward: Any) -> RowMap | None:
@@ -33,25 +37,57 @@ def as_forward(forward: Any) -> RowMap | None:
 def normalised(
     forward: RowMap, scaler: Scaler, dtype: torch.dtype, y_shape: tuple[int, ...]
 ) -> RowMap:
-    """From physical units to those of the objective; shapes are checked before they broadcast."""
+    """From physical units to those of the objective; shapes are checked before they broadcast.
+
+    A batch for which it raises a ``NUMERICAL`` error is halved until the row that is to blame is
+    alone; that one is NaN. If no row ever had a value, the error is raised.
+    """
+    has_answered = False
 
     def simulate(x: Tensor) -> Tensor:
-        # A copy: code that writes to its input must not write to the solver's.
-        with calling("forward"):
-            y = forward(x.clone())
-        if not isinstance(y, Tensor):
-            raise ConfigError(
-                f"forward must return a tensor of observations; it returned {type(y).__name__}. "
-                "If it gives NumPy values, pass differentiable=False"
-            )
-        if tuple(y.shape) != (len(x), *y_shape):
-            raise ShapeError(
-                f"forward must map {tuple(x.shape)} to {(len(x), *y_shape)}; "
-                f"it returned {tuple(y.shape)}"
-            )
+        nonlocal has_answered
+        y, error = _by_halves(forward, x, y_shape)
+        has_answered = has_answered or error is None or not bool(y.isnan().all())
+        if error is not None and not has_answered:
+            raise error
         return scaler.normalise(real_tensor("what forward returns", y)).to(dtype)
 
     return simulate
+
+
+def _by_halves(
+    forward: RowMap, x: Tensor, y_shape: tuple[int, ...]
+) -> tuple[Tensor, SimulatorError | None]:
+    """What ``forward`` makes of the rows, and the last error that made one of them NaN."""
+    try:
+        # A copy: code that writes to its input must not write to the solver's.
+        with calling("forward"):
+            y = forward(x.clone())
+    except SimulatorError as error:
+        if not any(isinstance(e, NUMERICAL) for e in _causes(error)):
+            raise
+        if len(x) == 1:
+            # By way of x: derivatives are asked of batches in which no row has a value, too.
+            return (torch.nan * x.sum()).expand(1, *y_shape), error
+        halves = [_by_halves(forward, half, y_shape) for half in x.tensor_split(2)]
+        return torch.cat([y for y, _ in halves]), error
+    if not isinstance(y, Tensor):
+        raise ConfigError(
+            f"forward must return a tensor of observations; it returned {type(y).__name__}. "
+            "If it gives NumPy values, pass differentiable=False"
+        )
+    if tuple(y.shape) != (len(x), *y_shape):
+        raise ShapeError(
+            f"forward must map {tuple(x.shape)} to {(len(x), *y_shape)}; "
+            f"it returned {tuple(y.shape)}"
+        )
+    return y, None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def is_opaque(

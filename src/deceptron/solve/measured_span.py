@@ -20,7 +20,7 @@ from deceptron.core.bases import Basis, DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections
 from deceptron.core.differentiate import Linearisation
-from deceptron.solve.evidence import Quadratics, bases_of
+from deceptron.solve.evidence import Quadratics, bases_of, posterior_spread
 from deceptron.solve.model import Model, Point
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.rows import RowData, dot, norm, products
@@ -119,9 +119,8 @@ class Spanned:
         e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
         left = self._r - self._image(e)
         value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
-        plausible = (failed == 0) & (value <= count * noise_limit(count).square())
-        covariance = torch.cholesky_inverse(factor)
-        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
+        spread, sound = posterior_spread(factor)
+        plausible = sound & (failed == 0) & (value <= count * noise_limit(count).square())
         return Guess(start + e, plausible, spread)
 
     def combined(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:

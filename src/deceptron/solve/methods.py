@@ -18,7 +18,7 @@ from deceptron.solve.descents.by_values import ByValues
 from deceptron.solve.descents.correction import Correction
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
 from deceptron.solve.descents.guarded import Guarded
-from deceptron.solve.descents.lbfgs import LBFGS
+from deceptron.solve.descents.lbfgs import LBFGS, MEMORY
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
 from deceptron.solve.linear import LinearSolver
@@ -159,7 +159,7 @@ def guarded(
         start="finite reverse",
         needs_reverse=True,
         assumes_noise=True,
-        max_iterations=50,
+        max_iterations=500,
         progress=progress,
         # Where there is no rung below them, half as much pays.
         secants=replace(directions, pays=directions.pays / 2),
@@ -307,7 +307,7 @@ def levenberg_marquardt(
     )
 
 
-def l_bfgs(memory: int = 20, search: Wolfe | Armijo | None = None) -> Method:
+def l_bfgs(memory: int = MEMORY, search: Wolfe | Armijo | None = None) -> Method:
     """Limited-memory BFGS; needs f and its gradient only.
 
     Args:

@@ -127,9 +127,9 @@ class SavedBars:
         """As it was saved."""
         return self.deviations
 
-    def interval(
-        self, level: float, *, samples: int = SAMPLES, generator: Generator | None = None
+    def ends(
+        self, std: Float[Tensor, "B *x"], level: float, *, samples: int = SAMPLES
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
         """By Student's law for every row; where a deviation was exact this is 3% too wide."""
-        half = quantile(level, samples) * self.deviations
+        half = quantile(level, samples) * std
         return self.x - half, self.x + half

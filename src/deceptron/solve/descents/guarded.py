@@ -1,4 +1,5 @@
-"""A ladder of directions: the learned step where it is worth its price, Newton-CG, the gradient.
+"""A ladder of directions: the learned step where it is worth its price, Newton-CG, L-BFGS, the
+gradient.
 
 At each accepted point, and for each row on its own:
 
@@ -10,7 +11,12 @@ At each accepted point, and for each row on its own:
 2. *newton*: CG on the linearised problem, started from the learned step, stopped at the noise, and
    projected. A row whose projected step once failed to descend has it minimised over the box from
    then on: slower where few bounds matter, much faster where they decide.
-3. *gradient*: the projected gradient, as long as its quadratic model says.
+3. *l-bfgs*: where Newton steps lower the misfit by less than ``progress`` and do not halve the
+   projected gradient, their many products buy little: the curvature that they leave out, or bounds
+   that come and go, decide. After ``patience`` such steps the row takes quasi-Newton steps instead,
+   two evaluations each, from the pairs of all its steps, and shortens them until they descend in
+   the box.
+4. *gradient*: the projected gradient, as long as its quadratic model says.
 
 **Why it converges for any g.** Let d be the step to x~ = P(x + p) and w = x - P(x - grad) the
 projected gradient. A rung's d is used only if ``-<grad, d> >= angle |w| |d|`` and
@@ -35,50 +41,60 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Box
-from deceptron.core.checks import check_range
+from deceptron.core.checks import check_count, check_range
 from deceptron.solve.conjugate_gradients import ConjugateGradients, Start
+from deceptron.solve.descents.lbfgs import MEMORY, Pairs
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, dot, norm
+from deceptron.solve.rows import dot, norm
 from deceptron.solve.span import Directions, Span, feasible, learned_pull
 
-LEARNED, NEWTON, GRADIENT = range(3)
+LEARNED, NEWTON, PAIRS, GRADIENT = range(4)
+# Of a quasi-Newton step, to a quarter each.
+SHORTENINGS = 4
 
 
 @dataclass(frozen=True)
-class Rung(RowData):
+class Rung(Pairs):
     """The feasible direction of each row, who made it, and what it promised."""
 
-    direction: Float[Tensor, "B n"]
+    step: Float[Tensor, "B n"]
     rule: Int[Tensor, " B"]
     learned: Bool[Tensor, " B"]  # whether the learned step is still worth asking for
     misfit: Float[Tensor, " B"]
     promised: Float[Tensor, " B"]
     scale: Float[Tensor, " B"]  # of a single learned direction; 0 where there were more or none
     bent: Bool[Tensor, " B"]  # whether a projected Newton step has failed to descend
+    slow: Int[Tensor, " B"]  # Newton steps that have bought too little
 
 
 @dataclass(frozen=True)
 class Guarded:
     """See the module's text. ``quality`` is the share of the residual that a learned step may
     leave and still be taken alone; a row whose learned step keeps less than ``trust`` of its
-    promise, or promises nothing, does not ask for one again.
+    promise, or promises nothing, does not ask for one again. ``progress`` is the share of the
+    misfit that a Newton step must gain, unless it halves the projected gradient; after ``patience``
+    steps that did neither there are no more.
     """
 
     linear: ConjugateGradients
     directions: Directions
     quality: float = 0.5
     trust: float = 0.25
+    progress: float = 0.02
+    patience: int = 6
     angle: float = 1e-4
     shortest: float = 1e-8
 
-    rules = ("learned", "newton", "gradient")
+    rules = ("learned", "newton", "l-bfgs", "gradient")
     notes = ()
     needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("quality", self.quality, low=0, high=1)
         check_range("trust", self.trust, low=0, high=1)
+        check_range("progress", self.progress, low=0, high=1)
+        check_count("patience", self.patience)
         check_range("angle", self.angle, low=0, high=1, open_low=True, open_high=True)
         check_range("shortest", self.shortest, low=0, open_low=True)
 
@@ -86,10 +102,13 @@ class Guarded:
         """Climb down the ladder until every row has a direction that passes the tests."""
         asking = torch.ones_like(point.misfit, dtype=torch.bool)
         proven, scale = torch.zeros_like(asking), torch.zeros_like(point.misfit)
+        pairs = Pairs.none(point, MEMORY) if state is None else state.pushed(point)
+        slow, bent = torch.zeros_like(asking, dtype=torch.int64), torch.zeros_like(asking)
         if state is not None:
+            slow, bent = state.slow + self._bought_little(point, state, box), state.bent
             last = state.rule == LEARNED
             kept = state.misfit - point.misfit >= self.trust * state.promised
-            asking = state.learned & (kept | ~last)
+            asking = state.learned & (kept | ~last) & (slow < self.patience)
             proven = asking & last & (point.misfit <= self.quality**2 * state.misfit)
             proven, scale = proven & (state.scale > 0), state.scale
         span = self.directions.span(model, point, box, (learned_pull,), asking & ~proven)
@@ -110,13 +129,17 @@ class Guarded:
         scale = torch.where(proven, scale, span.scale)
 
         rule = torch.where(good, rule, NEWTON)
-        bent = torch.zeros_like(good) if state is None else state.bent
-        for linear, rows in (
-            (self.linear, ~good & ~bent),
-            (replace(self.linear, in_box=True), ~good & bent),
+        rows = (slow >= self.patience).nonzero().flatten()
+        if len(rows):
+            step = self._by_pairs(model.at(rows), point.take(rows), pairs.take(rows), box)
+            direction, rule = direction.index_copy(0, rows, step), rule.index_fill(0, rows, PAIRS)
+        newton = ~good & (slow < self.patience)
+        for linear, wanted in (
+            (self.linear, newton & ~bent),
+            (replace(self.linear, in_box=True), newton & bent),
         ):
-            direction = self._newton(linear, model, point, span, box, direction, rows)
-        failed = ~self._descends(point, direction, box) & ~good & ~bent
+            direction = self._newton(linear, model, point, span, box, direction, wanted)
+        failed = ~self._descends(point, direction, box) & newton & ~bent
         if box is not None and bool(failed.any()):
             bent = bent | failed
             linear = replace(self.linear, in_box=True)
@@ -126,12 +149,29 @@ class Guarded:
             direction, rule = direction.clone(), rule.index_fill(0, bad, GRADIENT)
             direction[bad] = self._steepest(model.at(bad), point.take(bad), box)
         promised = -0.5 * dot(point.gradient, direction)
-        return Rung(direction, rule, asking, point.misfit, promised, scale, bent)
+        return Rung(
+            **vars(pairs),
+            step=direction,
+            rule=rule,
+            learned=asking,
+            misfit=point.misfit,
+            promised=promised,
+            scale=scale,
+            bent=bent,
+            slow=slow,
+        )
 
     def propose(self, model: Model, point: Point, state: Rung, scale: Tensor) -> Proposal:
         """Backtrack along the feasible direction."""
-        x = torch.addcmul(point.x, scale[:, None], state.direction)
+        x = torch.addcmul(point.x, scale[:, None], state.step)
         return Proposal(x, rule=state.rule, provisional=state.rule == LEARNED)
+
+    def _bought_little(self, point: Point, state: Rung, box: Box | None) -> Bool[Tensor, " B"]:
+        """Newton steps, just taken, that lowered neither the misfit nor the projected gradient."""
+        before = norm(state.x - _ahead(state, 1.0, box))
+        steep = norm(point.x - _ahead(point, 1.0, box)) > 0.5 * before
+        little = state.misfit - point.misfit < self.progress * state.misfit
+        return (state.rule == NEWTON) & little & steep
 
     def _newton(
         self,
@@ -152,6 +192,20 @@ class Guarded:
         undamped = torch.zeros_like(point.misfit)
         step = linear.solve(model, point, factors, undamped, Start(learned.d, learned.image))
         return direction.index_copy(0, rows, feasible(point.x, step, box))
+
+    def _by_pairs(
+        self, model: Model, point: Point, pairs: Pairs, box: Box | None
+    ) -> Float[Tensor, "B n"]:
+        """Quasi-Newton steps; one that does not descend where the box ends it is shortened."""
+        step = pairs.direction(model, point, box)
+        inside = feasible(point.x, step, box)
+        for _ in range(SHORTENINGS):
+            bad = ~self._descends(point, inside, box)
+            if not bool(bad.any()):
+                break
+            step = torch.where(bad[:, None], 0.25 * step, step)
+            inside = feasible(point.x, step, box)
+        return inside
 
     def _descends(
         self, point: Point, direction: Float[Tensor, "B n"], box: Box | None
@@ -174,6 +228,6 @@ class Guarded:
         return _ahead(point, scale.clamp(self.shortest, 1 / self.angle)[:, None], box) - point.x
 
 
-def _ahead(point: Point, scale: float | Tensor, box: Box | None) -> Float[Tensor, "B n"]:
+def _ahead(point: Point | Rung, scale: float | Tensor, box: Box | None) -> Float[Tensor, "B n"]:
     x = point.x - scale * point.gradient
     return x if box is None else box.project(x)

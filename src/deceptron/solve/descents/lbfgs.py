@@ -16,21 +16,55 @@ from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Proposal
 from deceptron.solve.rows import RowData, dot, norm
 
+# Pairs that a row remembers.
+MEMORY = 20
+
 
 @dataclass(frozen=True)
-class Memory(RowData):
-    """Pairs (s, y) newest first (zeros are an empty slot), and the direction they give."""
+class Pairs(RowData):
+    """Pairs (s, y) of steps and changes of the gradient, newest first (zeros are an empty slot),
+    and the point that the next pair is measured from.
+    """
 
     s: Float[Tensor, "B h n"]
     y: Float[Tensor, "B h n"]
     x: Float[Tensor, "B n"]
     gradient: Float[Tensor, "B n"]
-    direction: Float[Tensor, "B n"]
+
+    @staticmethod
+    def none(point: Point, memory: int) -> Pairs:
+        """Room for so many."""
+        empty = point.x.new_zeros(point.x.shape[0], memory, point.x.shape[1])
+        return Pairs(empty, empty, point.x, point.gradient)
+
+    def pushed(self, point: Point) -> Pairs:
+        """With the newest pair; one without positive curvature is left out."""
+        s, y = point.x - self.x, point.gradient - self.gradient
+        keep = _curved(s, y)[:, None, None]
+
+        def push(old: Tensor, new: Tensor) -> Tensor:
+            return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)
+
+        return Pairs(push(self.s, s), push(self.y, y), point.x, point.gradient)
+
+    def direction(self, model: Model, point: Point, box: Box | None) -> Float[Tensor, "B n"]:
+        """Two-loop recursion on the free components of a box, with the pairs restricted to them."""
+        free = free_components(point, box)
+        s, y = (self.s, self.y) if box is None else (self.s * free[:, None], self.y * free[:, None])
+        precondition = model.objective.precondition
+        return -free * _two_loop(s, y, free * point.gradient, point.misfit, precondition)
+
+
+@dataclass(frozen=True)
+class Memory(Pairs):
+    """Pairs, and the step they ask for."""
+
+    step: Float[Tensor, "B n"]
 
 
 @dataclass(frozen=True)
 class LBFGS:
-    """Two-loop recursion on the free components of a box, with the pairs restricted to them.
+    """A quasi-Newton step from pairs.
 
     Without a pair the direction is the steepest descent in the objective's metric, of length 1 or
     ``2 phi / |g|``, the farthest that the minimum of a sum of squares along it can be: with
@@ -38,7 +72,7 @@ class LBFGS:
     g'p = r'J p <= |r| |J p|, so a <= |r|^2 / g'p = 2 phi / g'p.
     """
 
-    memory: int = 20
+    memory: int = MEMORY
 
     rules = ("l-bfgs",)
     notes = ()
@@ -49,35 +83,16 @@ class LBFGS:
 
     def prepare(self, model: Model, point: Point, state: Memory | None, box: Box | None) -> Memory:
         """Learn from the step just taken, then compute the direction."""
-        if state is None:
-            s = point.x.new_zeros(point.x.shape[0], self.memory, point.x.shape[1])
-            y = s.clone()
-        else:
-            s, y = _remember(state, point)
-        free = free_components(point, box)
-        gradient = free * point.gradient
-        masked = (s, y) if box is None else (s * free[:, None], y * free[:, None])
-        direction = -free * _two_loop(*masked, gradient, point.misfit, model.objective.precondition)
-        return Memory(s, y, point.x, point.gradient, direction)
+        pairs = Pairs.none(point, self.memory) if state is None else state.pushed(point)
+        return Memory(**vars(pairs), step=pairs.direction(model, point, box))
 
     def propose(self, model: Model, point: Point, state: Memory, scale: Tensor) -> Proposal:
         """Scale the direction."""
         return Proposal(
-            torch.addcmul(point.x, scale[:, None], state.direction),
-            attainable=-0.5 * dot(point.gradient, state.direction),
-            reach=norm(state.direction),
+            torch.addcmul(point.x, scale[:, None], state.step),
+            attainable=-0.5 * dot(point.gradient, state.step),
+            reach=norm(state.step),
         )
-
-
-def _remember(state: Memory, point: Point) -> tuple[Tensor, Tensor]:
-    """Push the newest pair; one without positive curvature is left out."""
-    s, y = point.x - state.x, point.gradient - state.gradient
-    keep = _curved(s, y)[:, None, None]
-
-    def push(old: Tensor, new: Tensor) -> Tensor:
-        return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)
-
-    return push(state.s, s), push(state.y, y)
 
 
 def _curved(s: Tensor, y: Tensor) -> Tensor:

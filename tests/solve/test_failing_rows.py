@@ -1,0 +1,72 @@
+"""A simulator that has no value for some rows costs those rows, not the others."""
+
+import pytest
+import torch
+
+import deceptron as dc
+from deceptron.core import Reason, SimulatorError, Status
+from tests.solve.pairs import invertible_pair
+
+
+def rows(count=9):
+    return torch.rand(count, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def raising(pair, error, where):
+    """The pair's f, which raises if any row of a batch is at a place it cannot compute."""
+
+    def forward(x):
+        if bool(where(x).any()):
+            raise error
+        return pair.f(x)
+
+    return forward
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.linalg.LinAlgError("singular"), ZeroDivisionError("0"), FloatingPointError("overflow")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_a_row_without_a_value_is_alone_in_that(error, differentiable):
+    pair = invertible_pair(bias=0.02)
+    y = pair.f(rows()).detach()
+    lost = 4
+    at = pair.g(y)[lost]
+    clear = (pair.g(y) - at).norm(dim=1) > 1e-6
+    forward = raising(pair, error, lambda x: (x - at).norm(dim=1) < 1e-9)
+    settings = {"forward": forward, "differentiable": differentiable, "noise_std": 1e-3}
+    found = dc.solve(pair, y, **settings)
+    assert Status(int(found.status[lost])) == Status.NONFINITE
+    assert Reason(int(found.reason[lost])) == Reason.NONFINITE_START
+    others = dc.solve(pair, y[clear], forward=pair.f, noise_std=1e-3, differentiable=differentiable)
+    torch.testing.assert_close(found.x[clear], others.x)
+    assert int(clear.sum()) == len(y) - 1
+
+
+def test_a_trial_without_a_value_is_a_trial_that_failed():
+    """The start is fine; a full step is not, and a shorter one is taken."""
+    pair = invertible_pair()
+    y = pair.f(rows(3)).detach()
+    start = torch.zeros_like(y)
+    forward = raising(pair, torch.linalg.LinAlgError("singular"), lambda x: x.norm(dim=1) > 0.5)
+    found = dc.solve(pair, y, method="gn", forward=forward, x0=start, max_iterations=3)
+    assert bool((found.residual < dc.solve(pair, y, x0=start, max_iterations=0).residual).all())
+    assert bool((found.x.norm(dim=1) <= 0.5).all())
+
+
+def test_an_error_at_every_row_is_raised():
+    pair = invertible_pair()
+    y = pair.f(rows()).detach()
+    forward = raising(pair, ZeroDivisionError("always"), lambda x: x[:, 0] == x[:, 0])
+    with pytest.raises(SimulatorError, match="always"):
+        dc.solve(pair, y, forward=forward, noise_std=1e-3)
+
+
+def test_what_is_not_numerical_is_raised():
+    pair = invertible_pair()
+    y = pair.f(rows()).detach()
+    forward = raising(pair, KeyError("viscosity"), lambda x: x[:, 0] == x[0, 0])
+    with pytest.raises(SimulatorError, match="viscosity"):
+        dc.solve(pair, y, forward=forward, noise_std=1e-3)
