@@ -2,8 +2,8 @@
 
 A correction is believed because it explains the data. One that does not, lies further from its
 start than the family is wide, and has led away from the family, has followed a linearisation to
-where it does not hold: on strongly nonlinear physics such answers were up to five times further
-from the truth than their starts (``docs/research/solver.md``). Others are kept: more noise than was
+where it does not hold: on strongly nonlinear physics such rows alone made errors up to four
+times those of the starts (``python -m benchmarks bent``). Others are kept: more noise than was
 told leaves data unexplained, too, and there corrections help.
 """
 
