@@ -68,10 +68,9 @@ class JoinedBars:
         self, std: Float[Tensor, "B *x"], level: float, *, samples: int
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
         """As if all rows were in one part."""
-        by_part = (
-            std if self.order is None else torch.empty_like(std).index_copy(0, self.order, std)
-        )
-        pieces = by_part.split([len(part) for part in self.parts])
+        if self.order is not None:
+            std = torch.empty_like(std).index_copy(0, self.order, std)
+        pieces = std.split([len(part) for part in self.parts])
         found = [p.ends(s, level, samples=samples) for p, s in zip(self.parts, pieces, strict=True)]
         low, high = (torch.cat(side) for side in zip(*found, strict=True))
         return self._ordered(low), self._ordered(high)

@@ -14,8 +14,8 @@ At each accepted point, and for each row on its own:
 3. *l-bfgs*: where Newton steps lower the misfit by less than ``progress`` and do not halve the
    projected gradient, their many products buy little: the curvature that they leave out, or bounds
    that come and go, decide. After ``patience`` such steps the row takes quasi-Newton steps instead,
-   two evaluations each, from the pairs of all its steps, and shortens them until they descend in
-   the box.
+   two evaluations each, from the pairs of its steps since the first of those, and shortens them
+   until they descend in the box.
 4. *gradient*: the projected gradient, as long as its quadratic model says.
 
 **Why it converges for any g.** Let d be the step to x~ = P(x + p) and w = x - P(x - grad) the
@@ -102,10 +102,12 @@ class Guarded:
         """Climb down the ladder until every row has a direction that passes the tests."""
         asking = torch.ones_like(point.misfit, dtype=torch.bool)
         proven, scale = torch.zeros_like(asking), torch.zeros_like(point.misfit)
-        pairs = Pairs.none(point, MEMORY) if state is None else state.pushed(point)
+        pairs = Pairs.none(point, 0)
         slow, bent = torch.zeros_like(asking, dtype=torch.int64), torch.zeros_like(asking)
         if state is not None:
             slow, bent = state.slow + self._bought_little(point, state, box), state.bent
+            # Most rows never need them, and forty vectors a row are a lot.
+            pairs = state.with_room(MEMORY if bool((slow > 0).any()) else 0).pushed(point)
             last = state.rule == LEARNED
             kept = state.misfit - point.misfit >= self.trust * state.promised
             asking = state.learned & (kept | ~last) & (slow < self.patience)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Box
@@ -18,6 +19,7 @@ from deceptron.solve.rows import RowData, dot, norm
 
 # Pairs that a row remembers.
 MEMORY = 20
+P = TypeVar("P", bound="Pairs")
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,25 @@ class Pairs(RowData):
         empty = point.x.new_zeros(point.x.shape[0], memory, point.x.shape[1])
         return Pairs(empty, empty, point.x, point.gradient)
 
+    def with_room(self: P, memory: int) -> P:
+        """The same with room for so many, or for those that it has room for."""
+        missing = memory - self.s.shape[1]
+        if missing <= 0:
+            return self
+        s, y = (torch.nn.functional.pad(pairs, (0, 0, 0, missing)) for pairs in (self.s, self.y))
+        return self.changed(s=s, y=y)
+
+    def put(self: P, index: Int[Tensor, " k"], new: P) -> P:
+        """As of any rows; the one with less room is given more."""
+        room = max(self.s.shape[1], new.s.shape[1])
+        put: P = RowData.put(self.with_room(room), index, new.with_room(room))
+        return put
+
     def pushed(self, point: Point) -> Pairs:
         """With the newest pair; one without positive curvature is left out."""
         s, y = point.x - self.x, point.gradient - self.gradient
+        if self.s.shape[1] == 0:
+            return Pairs(self.s, self.y, point.x, point.gradient)
         keep = _curved(s, y)[:, None, None]
 
         def push(old: Tensor, new: Tensor) -> Tensor:
