@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-INK, BAND, TRUTH = "tab:blue", "tab:blue", "0.25"
+INK, TRUTH = "tab:blue", "0.25"
 
 
 class Picture(Figure):
