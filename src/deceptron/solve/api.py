@@ -23,7 +23,6 @@ from deceptron.solve.forward import as_forward
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
-from deceptron.solve.model import Model, Tally
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot
@@ -187,16 +186,7 @@ def solve(
             progress=chosen.progress if task.noise is not None and prior is None else None,
             **rules,
         )
-        tally = Tally(len(y), y.device)
-        model = Model(
-            task.f,
-            task.g,
-            x_shape=task.x_shape,
-            y_shape=task.y_shape,
-            tally=tally,
-            objective=task.objective,
-            surrogate=task.surrogate,
-        )
+        model = task.model()
         if chosen.start in ("reverse", "finite reverse") and x0 is None:
             model.charge("g")
         if warm is not None:

@@ -15,7 +15,6 @@ from deceptron.solve.evidence import Quadratics
 from deceptron.solve.forward import as_forward
 from deceptron.solve.measured_span import Spanned
 from deceptron.solve.methods import get_method
-from deceptron.solve.model import Model, Tally
 from deceptron.solve.task import Known, prepare
 
 
@@ -57,15 +56,7 @@ def first_fits(pair: Pair, y: Tensor, *, forward: RowMap, first: int = 0) -> Fir
             own_rule=False,
         )
         assert task.corrections is not None
-        model = Model(
-            task.f,
-            task.g,
-            x_shape=task.x_shape,
-            y_shape=task.y_shape,
-            tally=Tally(len(y), y.device),
-            objective=task.objective,
-            surrogate=task.surrogate,
-        )
+        model = task.model()
         point = model.values(task.start, task.target)
         rows = (~point.explained & point.misfit.isfinite()).nonzero().flatten()
         start, span = task.start[rows], None

@@ -13,7 +13,6 @@ import torch
 
 from deceptron.core.status import Reason
 from deceptron.solve.direct import answered
-from deceptron.solve.model import Model, Tally
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.outcome import Outcome
 from deceptron.solve.rows import norm
@@ -38,14 +37,8 @@ def with_strays_returned(task: Task, stopping: Stopping, outcome: Outcome) -> Ou
     rows = (ended & unexplained & far).nonzero().flatten()
     if len(rows) == 0:
         return outcome
-    model = Model(
-        task.f,
-        task.g,
-        x_shape=task.x_shape,
-        y_shape=task.y_shape,
-        tally=Tally(len(rows), rows.device),
-        objective=task.objective.at(rows),
-    )
+    model = task.model()
+    model.keep(rows)
     back = answered(model, stopping, task.start[rows], task.target[rows])
     return outcome.put(
         rows,

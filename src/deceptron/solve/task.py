@@ -24,6 +24,7 @@ from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.forward import is_opaque, normalised, values_of
 from deceptron.solve.methods import Method
+from deceptron.solve.model import Model, Tally
 from deceptron.solve.noise import missing_in, noise_rows, objective_of
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.starts import start_rows
@@ -150,6 +151,18 @@ class Task:
             return None
         asked = self.corrections.by_family[0 if self.on_surrogate else 1]
         return self.known.calibration.family if asked else None
+
+    def model(self) -> Model:
+        """Its maps and objective, nothing charged yet."""
+        return Model(
+            self.f,
+            self.g,
+            x_shape=self.x_shape,
+            y_shape=self.y_shape,
+            tally=Tally(len(self.target), self.target.device),
+            objective=self.objective,
+            surrogate=self.surrogate,
+        )
 
     @property
     def table_noise(self) -> Float[Tensor, " m"]:
