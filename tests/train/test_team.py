@@ -18,6 +18,7 @@ from tests.train.small import quick, tiny
 
 SCRIPT = """
 import os, sys
+from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import deceptron as dc
@@ -35,6 +36,9 @@ pair = dc.train(tiny(), chosen(), sys.argv[1], callback=stop, checkpoint_seconds
 # a file each: what two processes print to one pipe may be cut into each other
 with open(sys.argv[1] + "-rank" + os.environ["RANK"], "w") as file:
     file.write(f"{type(pair).__name__} {pair.provenance['environment']['processes']}")
+# A thread of gloo that outlives its group may abort the process while Python shuts down.
+left = [task.joinpath("comm").read_text() for task in Path("/proc/self/task").glob("*")]
+assert not [name for name in left if "gloo" in name], left
 """
 
 

@@ -7,6 +7,7 @@ first process alone reads and writes the run folder and validates; the others ar
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,10 @@ def joined() -> Iterator[Team]:
     ours = distributed.is_available() and distributed.is_torchelastic_launched()
     ours = ours and not distributed.is_initialized()
     if ours:
+        # Its functions take the group of the moment they are read as a default. Read later, by any
+        # part of torch, they would keep ours alive beyond its end, and a thread of gloo that
+        # releases a tensor while Python shuts down aborts the process.
+        importlib.import_module("torch.distributed.nn.functional")
         distributed.init_process_group("gloo")
     try:
         if distributed.is_available() and distributed.is_initialized():
