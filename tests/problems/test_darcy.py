@@ -12,12 +12,9 @@ import torch
 from torch import Tensor
 
 import deceptron as dc
-from deceptron.problems.elliptic import (
-    apply_elliptic,
-    conjugate_gradients,
-    face_transmissibilities,
-    solve_elliptic,
-)
+from deceptron.core.differentiate import Linearisation
+from deceptron.problems import elliptic
+from deceptron.problems.elliptic import apply_elliptic, face_transmissibilities, solve_elliptic
 from tests.problems.small import generator
 
 
@@ -59,6 +56,41 @@ def test_worst_of_the_box_converges() -> None:
     assert float(residual.abs().max()) < 1e-6
 
 
+def test_single_precision_is_right_at_any_contrast() -> None:
+    problem = dc.problems.get("darcy-2d", lowest=1e-4, highest=1e4)
+    x = (torch.rand(4, 1, 32, 32, generator=generator()) > 0.5).float()
+    found, exact = problem.simulate(x).double(), problem.simulate(x.double())
+    errors = (found - exact).flatten(1).norm(dim=1) / exact.flatten(1).norm(dim=1)
+    assert float(errors.max()) < 1e-5
+
+
+def test_a_row_that_is_not_finite_harms_no_other() -> None:
+    problem = dc.problems.get("darcy-2d", grid=8).unchecked()
+    x = torch.rand(3, 1, 8, 8, generator=generator())
+    alone = problem.simulate(x)
+    x[1, 0, 3, 4] = math.nan
+    found = problem.simulate(x)
+    assert bool(found[1].isnan().all())
+    torch.testing.assert_close(found[[0, 2]], alone[[0, 2]])
+
+
+def test_products_at_a_point_share_one_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    whole = elliptic._inverses
+    monkeypatch.setattr(elliptic, "_inverses", lambda *t: made.append(1) or whole(*t))
+    problem = dc.problems.get("darcy-2d", grid=8)
+    x = torch.rand(2, 1, 8, 8, dtype=torch.float64, generator=generator())
+    v = torch.randn(2, 1, 8, 8, dtype=torch.float64, generator=generator(1))
+    at = Linearisation(problem.simulate, x)
+    products = [at.jvp(v), at.vjp(v), at.jvp(2 * v)]
+    assert len(made) == 1
+    monkeypatch.setattr(elliptic, "KEPT", 0)
+    monkeypatch.setattr(elliptic, "TOGETHER", 8**3)  # a row at a time
+    at = Linearisation(problem.simulate, x)
+    torch.testing.assert_close(products, [at.jvp(v), at.vjp(v), at.jvp(2 * v)])
+    assert len(made) > 2
+
+
 def manufactured_error(n: int) -> float:
     """u = sin(pi x) sin(2 pi y), a = exp(sin(2 pi x) cos(pi y) / 2), f by automatic derivative."""
     centres = (torch.arange(n, dtype=torch.float64) + 0.5) / n
@@ -85,7 +117,7 @@ def test_solve_is_linear_in_the_source_and_zero_for_zero() -> None:
     t1, t2 = face_transmissibilities(torch.rand(2, 8, 8, dtype=torch.float64) + 0.5)
     f = torch.randn(2, 8, 8, dtype=torch.float64, generator=generator())
     torch.testing.assert_close(solve_elliptic(t1, t2, 3 * f), 3 * solve_elliptic(t1, t2, f))
-    assert torch.equal(conjugate_gradients(t1, t2, 0 * f), 0 * f)
+    assert torch.equal(solve_elliptic(t1, t2, 0 * f), 0 * f)
 
 
 def test_derivatives_of_every_order_and_argument() -> None:

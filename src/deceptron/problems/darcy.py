@@ -33,7 +33,7 @@ class Darcy2D(SampledProblem[RockFamily]):
     """-div(a grad u) = 1 on the unit square, u = 0 on its edge, log a = log 0.2 + x log 25.
 
     Finite volumes on square cells with harmonic face averages; the boundary is half a cell away.
-    Solved to round-off by preconditioned conjugate gradients, gradients by the adjoint.
+    Solved to round-off by elimination, once for all derivatives at a point.
 
     Behaviour: pressure is smooth and scales like 1 / a. It says nothing about a where its own
     gradient vanishes, which is at least at its maximum.
@@ -46,7 +46,7 @@ class Darcy2D(SampledProblem[RockFamily]):
     Pitfalls: ``noise_std`` is 1% of the standard deviation of u over a default training set,
     rounded; it does not follow when other fields change.
 
-    Good values: highest / lowest up to 1000; more only costs iterations.
+    Good values: any contrast; grid up to 128, since work grows with its fourth power.
     """
 
     name: str = "darcy-2d"

@@ -59,15 +59,6 @@ def sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor
 
 
 @constant
-def cell_sine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
-    """Orthonormal columns sin(pi k x) on the cell centres (DST-II), k = 1..n."""
-    x = cell_centres(n, torch.float64, torch.device("cpu"))
-    k = torch.arange(1, n + 1, dtype=torch.float64)
-    basis = torch.sin(math.pi * x[:, None] * k[None, :])
-    return (basis / basis.norm(dim=0)).to(dtype=dtype, device=device)
-
-
-@constant
 def wavenumbers(
     n: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "n 1"], Float[Tensor, "1 half"]]:
