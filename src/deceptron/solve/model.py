@@ -11,6 +11,7 @@ from torch import Tensor
 
 from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp, pull_back
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.pieces import in_pieces
 from deceptron.core.protocols import RowMap
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.rows import RowData
@@ -277,7 +278,7 @@ class Model:
             raise ConfigError(
                 "this method needs a reverse map: pass a pair with .g, not a callable"
             )
-        x = self._g(_shaped(y, self.y_shape))
+        x = in_pieces(self._g, _shaped(y, self.y_shape))
         if x.shape[1:] != self.x_shape or x.shape[0] != y.shape[0]:
             raise ShapeError(
                 f"g must return rows of x's shape {self.x_shape}; it returned {tuple(x.shape)}"

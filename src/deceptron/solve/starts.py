@@ -11,6 +11,7 @@ from torch import Tensor
 from deceptron.core.arrays import as_rows
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.filling import filled as fill
+from deceptron.core.pieces import in_pieces
 from deceptron.core.protocols import GaussianPrior, RowMap
 from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
@@ -122,8 +123,12 @@ def _filled(
 
 
 def _mapped(name: str, reverse: RowMap, target: Tensor) -> Tensor:
-    x = reverse(target)
-    if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(target):
-        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise ShapeError(f"{name} must return one row of x for each row of y; it returned {got}")
-    return x.detach().clone()
+    def checked(rows: Tensor) -> Tensor:
+        x = reverse(rows)
+        if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(rows):
+            got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            rule = "must return one row of x for each row of y"
+            raise ShapeError(f"{name} {rule}; it returned {got}")
+        return x.detach().clone()
+
+    return in_pieces(checked, target)
