@@ -15,14 +15,12 @@ prior ``v^-PREFERENCE``, which a handful of data outweigh where they can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import Basis
 from deceptron.core.corrections import FINENESS, SIZES, Corrections, Member
 from deceptron.solve.rows import RowData
 
@@ -50,18 +48,13 @@ class Chosen(RowData):
 class Quadratics:
     """``|r - A Q z|^2 + |Q z|^2_K / t`` in the coordinates z of a span, for any member and t.
 
-    ``coefficients`` holds the directions in each basis that a member is diagonal in.
+    ``stiffness`` is ``Q' K^-1 Q`` of each member.
     """
 
     hessian: Float[Tensor, "B k k"]
     slope: Float[Tensor, "B k"]
     square: Float[Tensor, " B"]
-    coefficients: Mapping[int, Float[Tensor, "B k n"]]
-
-    def stiffness(self, member: Member) -> Float[Tensor, "B k k"]:
-        """``Q' K^-1 Q``."""
-        c = self.coefficients[id(member.basis)]
-        return c @ (c / member.spectrum.to(c)).mT
+    stiffness: Float[Tensor, "M B k k"]
 
     def minimise(
         self, stiffness: Float[Tensor, "B k k"], t: Float[Tensor, "S B"]
@@ -93,11 +86,6 @@ class Quadratics:
         return torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
 
 
-def bases_of(corrections: Corrections) -> dict[int, Basis]:
-    """The different bases of the members, by identity."""
-    return {id(member.basis): member.basis for member in corrections.members}
-
-
 def choose(
     corrections: Corrections,
     quadratics: Quadratics,
@@ -124,7 +112,7 @@ def choose(
     marks = torch.arange(0, len(SIZES), FINENESS, device=least.device)[:, None]
     around = torch.arange(1 - FINENESS, FINENESS, device=least.device)[:, None]
     for number, member in enumerate(corrections.members):
-        stiffness = quadratics.stiffness(member)
+        stiffness = quadratics.stiffness[number]
         if regression is not None and regression.member == number:
             size = SIZES.index(regression.size)
             guess = quadratics.minimise(stiffness, t[size : size + 1])[0][0]

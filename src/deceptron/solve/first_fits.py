@@ -34,7 +34,7 @@ class FirstFits:
         quadratics: Quadratics = self.span.quadratics()
         ones = torch.ones_like(quadratics.square)
         t = self.corrections.strengths(ones)[size : size + 1]
-        z, _, _ = quadratics.minimise(quadratics.stiffness(self.corrections.members[member]), t)
+        z, _, _ = quadratics.minimise(quadratics.stiffness[member], t)
         return self.span.combined(z[0])
 
 

@@ -20,7 +20,7 @@ from deceptron.core.bases import Basis, DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections
 from deceptron.core.differentiate import Linearisation
-from deceptron.solve.evidence import Quadratics, bases_of, posterior_spread
+from deceptron.solve.evidence import Quadratics, posterior_spread
 from deceptron.solve.model import Model, Point
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.rows import RowData, dot, norm, products
@@ -28,7 +28,8 @@ from deceptron.solve.rows import RowData, dot, norm, products
 # What the first span is grown with, before the evidence has spoken: rough and large.
 FIRST_SIZE = 0.3
 FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
-# A pair of directions that lowers the regularised misfit by less than this share is the last.
+# A pair of directions that lowers the regularised misfit by less than this share of it, or of what
+# pure noise would leave, is the last: below the noise there is nothing to explain.
 PAYS = 0.001
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
@@ -63,11 +64,14 @@ class Spanned:
         corrections: Corrections,
     ) -> None:
         self._model, self._point, self._box, self._corrections = model, point, box, corrections
-        self._bases: dict[int, Basis] = bases_of(corrections)
-        # Directions are kept as their coefficients: bases are orthonormal, so what is orthonormal
-        # in one is so everywhere.
-        self._home = next(iter(self._bases.values()))
         self._e = (point.x - start).double()
+        self._spectra = torch.stack([m.spectrum for m in corrections.members]).to(self._e)
+        # Which members are diagonal in which basis. Directions are kept as their coefficients:
+        # bases are orthonormal, so what is orthonormal in one is so everywhere.
+        self._sharing: dict[Basis, list[int]] = {}
+        for number, member in enumerate(corrections.members):
+            self._sharing.setdefault(member.basis, []).append(number)
+        self._home = next(iter(self._sharing))
         self._reversed: Tensor | None = None
         self._r = -model.objective.whiten(point.r).double()
         # Standard deviation of each component; infinite where nothing was observed.
@@ -79,14 +83,14 @@ class Spanned:
         rows, n = self._e.shape
         self._count = 0
         self._room_a = self._e.new_empty(rows, most, self._r.shape[1])
-        self._room_c = {key: self._e.new_empty(rows, most, n) for key in self._bases}
+        self._room_c = {basis: self._e.new_empty(rows, most, n) for basis in self._sharing}
         self._room_hessian = self._e.new_zeros(rows, most, most)
-        self._room_stiffness = torch.zeros_like(self._room_hessian)
+        self._room_stiffness = self._e.new_zeros(len(self._spectra), rows, most, most)
         self._room_slope = self._e.new_zeros(rows, most)
 
     @property
     def _c(self) -> Float[Tensor, "B k n"]:
-        return self._room_c[id(self._home)][:, : self._count]
+        return self._room_c[self._home][:, : self._count]
 
     @property
     def _a(self) -> Float[Tensor, "B k m"]:
@@ -99,7 +103,7 @@ class Spanned:
             self._room_hessian[:, :k, :k],
             self._room_slope[:, :k],
             self._r.square().sum(1),
-            {key: room[:, :k] for key, room in self._room_c.items()},
+            self._room_stiffness[:, :, :k, :k],
         )
 
     def posterior_mean(
@@ -153,8 +157,11 @@ class Spanned:
         self._reserve(n)
         self._count = n
         self._room_a.copy_(columns / self._noise[:, None])
-        for key, basis in self._bases.items():
-            self._room_c[key].copy_(basis.forward(torch.eye(n).to(self._e)))
+        for basis, members in self._sharing.items():
+            c = basis.forward(torch.eye(n).to(self._e))
+            self._room_c[basis].copy_(c)
+            for member in members:
+                self._room_stiffness[member] = c @ (c / self._spectra[member]).mT
         torch.matmul(self._a, self._a.mT, out=self._room_hessian)
         self._move_residual(self._image(self._e))
 
@@ -164,12 +171,13 @@ class Spanned:
         self._reserve(2 * pairs + (so_far is not None))
         going = torch.ones_like(point.misfit, dtype=torch.bool)
         here = _Here(self._model, point, slice(None))
-        shapes = self._shapes(so_far)
+        prior = self._prior(so_far)
         if so_far is not None:
             length = norm(self._e)
-            a = self._add(here, shapes, self._home.forward(self._e))
+            a = self._add(here, self._home.forward(self._e))
             self._move_residual(length[:, None] * a)
-        e, left, value = self._fit()
+        e, left, value = self._fit(prior)
+        noise = self._model.objective.count.to(value)
         for _ in range(pairs):
             rows = going.nonzero().flatten()
             if len(rows) == 0:
@@ -178,18 +186,18 @@ class Spanned:
                 here = _Here(self._model, point, rows, charged=False)
             before = value
             for learned in (False, True):
-                d = self._direction(here, shapes, e, left, going, learned=learned)
+                d = self._direction(here, prior, e, left, going, learned=learned)
                 if len(rows) < len(going):
                     # Rows that are done have neighbours that are not: a zero costs nothing.
                     d = d * going[:, None]
-                self._add(here, shapes, d, charged=going)
-                e, left, value = self._fit()
-            going = going & (before - value > PAYS * before)
+                self._add(here, d, charged=going)
+                e, left, value = self._fit(prior)
+            going = going & (before - value > PAYS * torch.maximum(before, noise))
 
     def _direction(
         self,
         here: _Here,
-        shapes: list[_Shape],
+        prior: _Prior,
         e: Float[Tensor, "B n"],
         left: Float[Tensor, "B m"],
         going: Bool[Tensor, " B"],
@@ -208,19 +216,22 @@ class Spanned:
             whitened = here.model.objective.whiten(left[rows].to(point.x))
             here.model.charge("vjp", amount)
             gradient = _placed(rows, here.jacobian.vjp(whitened).double(), len(e))
-            found = self._preconditioned(shapes, gradient) - e
+            found = self._preconditioned(prior, gradient) - e
         return torch.where(found.isfinite().all(1)[:, None], found, 0.0)
 
-    def _preconditioned(
-        self, shapes: list[_Shape], v: Float[Tensor, "B n"]
-    ) -> Float[Tensor, "B n"]:
+    def _preconditioned(self, prior: _Prior, v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         """Coefficients of ``t K v``."""
         result = torch.empty_like(v)
-        for shape in shapes:
-            c = shape.basis.forward(v[shape.rows]) * shape.variances
-            if shape.basis is not self._home:
-                c = self._home.forward(shape.basis.back(c))
-            result[shape.rows] = c
+        variances = prior.t[:, None] * self._spectra[prior.member]
+        for basis, members in self._sharing.items():
+            rows: Rows = slice(None)
+            if len(self._sharing) > 1:
+                mine = torch.isin(prior.member, torch.tensor(members, device=v.device))
+                rows = mine.nonzero().flatten()
+            c = basis.forward(v[rows]) * variances[rows]
+            if basis is not self._home:
+                c = self._home.forward(basis.back(c))
+            result[rows] = c
         return result
 
     def _answer(self) -> Float[Tensor, "B n"]:
@@ -232,7 +243,6 @@ class Spanned:
     def _add(
         self,
         here: _Here,
-        shapes: list[_Shape],
         d: Float[Tensor, "B n"],
         charged: Bool[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B m"]:
@@ -267,75 +277,61 @@ class Spanned:
             d, a = d - self._coefficients(inside), a - self._image(inside)
             length = norm(d).clamp_min(1e-300)[:, None]
             d, a = d / length * usable[:, None], a / length * usable[:, None]
-        self._append(shapes, d, a)
+        self._append(d, a)
         return a
 
-    def _append(
-        self, shapes: list[_Shape], d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]
-    ) -> None:
+    def _append(self, d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]) -> None:
         """A direction with its image, and its products with those before it."""
         k = self._count
         self._count = k + 1
         self._room_a[:, k] = a
-        for key, basis in self._bases.items():
-            c = d if basis is self._home else basis.forward(self._home.back(d))
-            self._room_c[key][:, k] = c
         self._room_slope[:, k] = dot(a, self._r)
         column = products(self._a, a)
         self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
-        for shape in shapes:
-            c = self._room_c[id(shape.basis)][shape.rows, : k + 1]
-            column = products(c, c[:, k] / shape.variances)
-            self._room_stiffness[shape.rows, k, : k + 1] = column
-            self._room_stiffness[shape.rows, : k + 1, k] = column
+        for basis, members in self._sharing.items():
+            c = d if basis is self._home else basis.forward(self._home.back(d))
+            room = self._room_c[basis]
+            room[:, k] = c
+            columns = (c[:, None] / self._spectra[members]) @ room[:, : k + 1].mT
+            self._room_stiffness[members, :, k, : k + 1] = columns.mT.movedim(2, 0)
+            self._room_stiffness[members, :, : k + 1, k] = columns.mT.movedim(2, 0)
 
     def _move_residual(self, by: Float[Tensor, "B m"]) -> None:
         self._r = self._r + by
         self._room_slope[:, : self._count] = products(self._a, self._r)
 
-    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The correction under the shapes that the span is grown with, as coefficients, and what it
+    def _fit(self, prior: _Prior) -> tuple[Tensor, Tensor, Tensor]:
+        """The correction under the prior that the span is grown with, as coefficients, and what it
         leaves.
         """
-        k = self._count
-        if k == 0:
+        if self._count == 0:
             return torch.zeros_like(self._e), self._r, self._r.square().sum(1)
         quadratics = self.quadratics()
-        ones = torch.ones_like(quadratics.square)[None]
-        z, value, _ = quadratics.minimise(self._room_stiffness[:, :k, :k], ones)
+        rows = torch.arange(len(prior.member), device=prior.member.device)
+        stiffness = quadratics.stiffness[prior.member, rows]
+        z, value, _ = quadratics.minimise(stiffness, prior.t[None])
         return self._coefficients(z[0]), self._r - self._image(z[0]), value[0]
 
-    def _shapes(self, so_far: SoFar | None) -> list[_Shape]:
+    def _prior(self, so_far: SoFar | None) -> _Prior:
         """What each row's span is preconditioned by: its member so far."""
         members, scale = self._corrections.members, self._corrections.scale
-        if so_far is None:
-            names = [member.name for member in members]
-            first = members[next(names.index(name) for name in FIRST_MEMBERS if name in names)]
-            variances = (FIRST_SIZE * scale) ** 2 * first.spectrum.to(self._e)
-            return [_Shape(slice(None), first.basis, variances[None])]
-        member, size = so_far[0], (scale * so_far[1].double()).square()[:, None]
-        spectra = torch.stack([member.spectrum for member in members]).to(size)
-        variances = size * spectra[member]
-        found = []
-        for basis in self._bases.values():
-            has_it = torch.tensor([member.basis is basis for member in members])
-            mine = has_it.to(member.device)[member]
-            if bool(mine.any()):
-                rows = slice(None) if bool(mine.all()) else mine.nonzero().flatten()
-                found.append(_Shape(rows, basis, variances[rows]))
-        return found
+        if so_far is not None:
+            return _Prior(so_far[0], (scale * so_far[1].double()).square())
+        names = [member.name for member in members]
+        first = next(names.index(name) for name in FIRST_MEMBERS if name in names)
+        t = torch.full_like(self._e[:, 0], (FIRST_SIZE * scale) ** 2)
+        return _Prior(torch.full_like(t, first, dtype=torch.int64), t)
 
     def _step(self) -> float:
         return DIFFERENCE * self._corrections.scale
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """Rows whose corrections have these variances in this basis."""
+class _Prior:
+    """``N(0, t K)``: the member that K is, and t, of each row."""
 
-    rows: Rows
-    basis: Basis
-    variances: Float[Tensor, "#k n"]
+    member: Int[Tensor, " B"]
+    t: Float[Tensor, " B"]
 
 
 class _Here:

@@ -75,7 +75,9 @@ class Correction:
         """Grow the span of every row and choose in it."""
         n, m = point.x.shape[1], point.r.shape[1]
         directions = n if n <= DENSE else 2 * max(self.pairs) + 2
-        most = max(1, HELD // (directions * (2 * n + m)))
+        # Directions, images, and their products for every member.
+        numbers = directions * (2 * n + m + len(self.corrections.members) * directions)
+        most = max(1, HELD // numbers)
         parts = []
         for rows in torch.arange(len(point.x), device=point.x.device).split(most):
             before = None if state is None else state.take(rows)
