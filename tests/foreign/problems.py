@@ -1,7 +1,8 @@
-"""Six inverse problems on which no default was tuned: what a stranger would bring.
+"""Eight inverse problems on which no default was tuned: what a stranger would bring.
 
-Linear and nonlinear, vectors and fields, bounded and not, one in NumPy without derivatives, one
-with noise over two decades, one whose prior is much narrower than its data.
+Linear and nonlinear, vectors and fields, bounded and not, two in NumPy without derivatives, one
+with noise over two decades, one whose prior is much narrower than its data, one whose field is too
+coarse for waves.
 """
 
 import math
@@ -161,9 +162,75 @@ def attenuation():
     )
 
 
+def beam():
+    """Log stiffness of 40 parts of a beam from 15 deflections under its weight; NumPy, m < n."""
+    n = 40
+    z = (np.arange(n) + 0.5) / n
+    moment = 0.5 * z * (1 - z)
+    green = np.minimum(z[:, None], z) * (1 - np.maximum(z[:, None], z)) / n
+    seen = np.linspace(1, n - 2, 15).astype(int)
+
+    def simulate(x):
+        return 100 * (moment * np.exp(-0.8 * np.asarray(x, dtype=np.float64))) @ green[seen].T
+
+    return dc.problems.define(
+        "beam",
+        simulate=simulate,
+        sample=lambda count, generator: _smooth_fields(count, generator, n, 0.15),
+        bounds=UNBOUNDED,
+        noise_std=0.02,
+        differentiable=False,
+        **SIZES,
+    )
+
+
+def travel_times():
+    """Log slowness of 6 x 6 cells from the first of 11 bows to arrive along each of 24 rays."""
+    k, along = 6, torch.linspace(0, 1, 40)
+    ends = [((0.0, a), (1.0, b)) for a in (0.1, 0.4, 0.6, 0.9) for b in (0.1, 0.4, 0.6, 0.9)]
+    ends += [((a, 0.0), (a + d, 1.0)) for a in (0.1, 0.35, 0.6, 0.85) for d in (0.0, 0.1)]
+    lengths = torch.zeros(len(ends), 11, k * k)
+    for ray, (first, last) in enumerate(torch.tensor(ends)):
+        across = torch.stack([first[1] - last[1], last[0] - first[0]])
+        for bow, bend in enumerate(torch.linspace(-0.5, 0.5, 11)):
+            bent = bend * torch.sin(math.pi * along)[:, None] * across
+            points = first + (last - first) * along[:, None] + bent
+            cells = (k * ((points[1:] + points[:-1]) / 2).clamp(0, 0.9999)).long()
+            parts = (points[1:] - points[:-1]).norm(dim=1)
+            lengths[ray, bow].index_add_(0, k * cells[:, 0] + cells[:, 1], parts)
+
+    def simulate(x):
+        times = torch.einsum("bc,rpc->brp", torch.exp(0.8 * x).flatten(1), lengths.to(x))
+        return -0.05 * torch.logsumexp(-times / 0.05, 2)
+
+    def sample(count, generator):
+        rows = _smooth_fields(count * k, generator, k, 0.4).reshape(count, k, k)
+        t = torch.linspace(0, 1, k)
+        down = torch.exp(-0.5 * ((t[:, None] - t) / 0.4) ** 2) + 1e-5 * torch.eye(k)
+        return 0.7 * (torch.linalg.cholesky(down) @ rows)
+
+    return dc.problems.define(
+        "travel-times",
+        simulate=simulate,
+        sample=sample,
+        bounds=UNBOUNDED,
+        noise_std=0.02,
+        **SIZES,
+    )
+
+
 FOREIGN = {
     make.__name__: make
-    for make in (heat_rod, predators, saturated_image, spectrum, narrow, attenuation)
+    for make in (
+        heat_rod,
+        predators,
+        saturated_image,
+        spectrum,
+        narrow,
+        attenuation,
+        beam,
+        travel_times,
+    )
 }
 
 

@@ -131,16 +131,21 @@ def test_a_family_that_varies_less_than_its_prior_is_noticed(case, share):
     )
 
 
-def test_bars_widen_where_the_data_are_not_explained(case):
-    x = case.prior.mean.expand(3, N)
+def test_bars_widen_where_the_data_are_not_explained_up_to_what_nobody_would_know(case):
+    away = torch.linspace(0.0, 3.0, N, dtype=torch.float64)
+    x = (case.prior.mean + away).expand(4, N)
     arguments = {"pair": case.pair(case.best_gain), "x": x}
     arguments |= {"prior": case.prior, "noise_std": case.noise}
     plain = Posterior(**arguments).std(generator=generator())
-    misfit = torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
-    wide = Posterior(**arguments, misfit=misfit).std(generator=generator())
-    torch.testing.assert_close(
-        wide / plain, torch.tensor([[1.0], [1.0], [4.0]]).expand(3, N).double()
-    )
+    misfit = torch.tensor([0.5, 1.0, 1.3, 1e6], dtype=torch.float64)
+    posterior = Posterior(**arguments, misfit=misfit)
+    wide = posterior.std(generator=generator())
+    most = torch.hypot(away, case.prior.variance.sqrt())
+    torch.testing.assert_close(wide[:2], plain[:2])
+    torch.testing.assert_close(wide[2], torch.minimum(1.3 * plain[2], most))
+    torch.testing.assert_close(wide[3], torch.maximum(plain[3], most))
+    drawn = (posterior.sample(400, generator=generator()) - x).square().mean(0).sqrt()
+    assert float((drawn[3] / most).max()) < 1.2
 
 
 def test_one_shot_measures_the_misfit_in_units_of_the_noise(case):

@@ -34,7 +34,8 @@ def test_a_row_that_nothing_explains_keeps_its_start(differentiable):
     residual = (forward(found.x[2:3]) - y[2:3]).square().mean().sqrt()
     torch.testing.assert_close(found.over_noise[2], residual / NOISE)
     assert int(found.iterations[2]) == 0
-    assert int(found.cost.evaluations[2]) > int(found.cost.evaluations[[0, 1, 3]].max())
+    # What was spent on the way counts: at least a span of six.
+    assert int(found.cost.evaluations[2]) > 6
     others = [0, 1, 3]
     torch.testing.assert_close(found.x[others], sane.x[others])
 

@@ -125,3 +125,39 @@ def test_a_poor_start_is_corrected_where_the_data_have_one_answer():
     assert pair.calibration.corrections.keep == (False, False)
     test = problem.dataset(1).test
     assert rmse(dc.solve(pair, test.y, forward=problem).x, test.x) < 0.1
+
+
+class Level(nn.Module):
+    """A surrogate on which no correction does anything, so that none does harm."""
+
+    def forward(self, x):
+        return torch.ones_like(x) + 0 * x
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_whether_corrections_do_harm_on_a_simulator_is_asked_of_the_simulator(differentiable):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deceptron.problems.registry._DEFINED", {})
+        problem = dc.problems.define(
+            "squares",
+            simulate=lambda x: x.detach().square() if not differentiable else x.square(),
+            sample=lambda count, g: torch.randn(count, UNKNOWNS, generator=g),
+            bounds=(-6.0, 6.0),
+            noise_std=0.05,
+            differentiable=differentiable,
+            train_count=200,
+            val_count=200,
+            test_count=200,
+        )
+    pair = dc.Deceptron(
+        forward=Level(),
+        reverse=Mean(),
+        bounds=(-6.0, 6.0),
+        x_shape=(UNKNOWNS,),
+        y_shape=(UNKNOWNS,),
+    )
+    calibrate(pair, problem, problem.dataset(0))
+    assert pair.calibration.corrections.keep[1]
+    test = problem.dataset(1).test
+    solution = dc.solve(pair, test.y, forward=problem)
+    torch.testing.assert_close(solution.x, dc.solve(pair, test.y, method="one-shot").x)

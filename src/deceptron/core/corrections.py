@@ -111,15 +111,16 @@ class Corrections:
         """Members for the family of these samples; no tables yet.
 
         A vector of up to ``largest`` components has powers of its covariance, of which the
-        ``kept`` leading directions are told apart.
+        ``kept`` leading directions are told apart; so has a field with no axis long enough for
+        waves.
         """
         rows = family.double().flatten(1)
         variance = float(rows.var(0).mean())
         eigen = eigenvalues = None
-        n = rows.shape[1]
-        if family.ndim == 2 and n <= largest:
+        n, grid = rows.shape[1], GridBasis.fit(family)
+        if (family.ndim == 2 or grid is None) and n <= largest:
             eigen, eigenvalues = principal(rows, kept)
-        return Corrections(variance**0.5, GridBasis.fit(family), eigen, eigenvalues)
+        return Corrections(variance**0.5, grid, eigen, eigenvalues)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:

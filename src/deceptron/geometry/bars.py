@@ -9,7 +9,8 @@
 - *Regressed*: what such answers erred by on validation rows.
 
 Missing sensors add what their values, told from the other sensors, leave open through the learned
-gain. A row that leaves more than the noise has bars wider by that ratio (the Birge ratio).
+gain. A row that leaves more than the noise has bars wider by that ratio (the Birge ratio), up to
+what the family allows (``geometry/posterior.py``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ its covariance at large, says. k is the product of
 
 - the calibration's ``interval_factor``; both numbers are fitted on validation data;
 - ``max(1, misfit)`` of the row, the misfit being its residual over the noise level: where the data
-  are not explained, the model that P comes from is wrong by at least that much (the Birge ratio).
+  are not explained, the model that P comes from is wrong by at least that much (the Birge ratio). A
+  residual has no limit and an error has: if the truth is one of the family it lies about the
+  family's mean, so no bar is widened beyond ``(C_ii + (x_i - mean_i)^2)^(1/2)``.
 
 All rows share the random numbers xi and eta: the bars of a row are the same alone and in a batch.
 """
@@ -190,15 +192,12 @@ class Posterior:
 
     def _deviations(self, samples: int, seed: int) -> Iterator[Float[Tensor, "b S *x"]]:
         check_count("samples", samples)
-        scale = self.x.new_full((len(self.x),), self.scaling)
-        if self.misfit is not None:
-            scale = scale * self.misfit.to(self.x).clamp_min(1.0)
         prior = _Tempered(self.prior, check_range("prior_share", self.share, low=0.0, high=1.0))
         noise = self._noise_without_gaps()
         own = self.noise_rows and len(noise) == len(self.x)
         for first in range(0, len(self.x), ROWS):
             rows = slice(first, first + ROWS)
-            x, k = self.x[rows], scale[rows]
+            x = self.x[rows]
             errors = gain_errors(
                 self.pair,
                 x,
@@ -209,7 +208,13 @@ class Posterior:
                 forward=self.forward,
                 common=True,
             )
-            yield errors * k.reshape(-1, *(1,) * x.ndim)
+            errors = errors * self.scaling
+            if self.misfit is not None:
+                spread = errors.square().mean(1).sqrt()
+                misfit = self.misfit[rows].to(x).reshape(-1, *(1,) * (x.ndim - 1))
+                wide = widened(spread, misfit * spread, widest(self.prior, x))
+                errors = errors * (wide / spread.clamp_min(torch.finfo(x.dtype).tiny))[:, None]
+            yield errors
 
     def _noise_without_gaps(self) -> Tensor:
         """Where the gaps have a part of their own, the other one is that of a complete row."""
@@ -268,6 +273,25 @@ class _Tempered:
         return self.share**0.5 * self.prior.sqrt(v)
 
 
+def widest(prior: Covariance, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
+    """Root mean square distance of answers from a truth of the family about which nothing else is
+    known; without limit where the prior does not say what its mean is.
+    """
+    mean = getattr(prior, "mean", None)
+    if mean is None:
+        return torch.full_like(x, torch.inf)
+    return torch.hypot(x - mean.to(x), prior.variance.to(x).sqrt())
+
+
+def widened(
+    std: Float[Tensor, "*B"], wide: Float[Tensor, "*B"], most: Float[Tensor, "*B"]
+) -> Float[Tensor, "*B"]:
+    """Bars made ``wide`` by what they do not explain, never below ``std`` nor, by that, beyond
+    ``most``.
+    """
+    return torch.maximum(std, torch.minimum(wide, most))
+
+
 def fit_prior_share(
     posterior: Posterior,
     truth: Float[Tensor, "B *x"],
@@ -303,13 +327,22 @@ def fit_interval_factor(
     """What to multiply the bars by so that 90% of the components of ``truth`` lie within them.
 
     Conformal risk control: the components of a row depend on each other, so rows are what is
-    counted. The factor is the ceil(0.9 (N + 1) n)-th smallest of the scores ``|truth - x| / std``
-    of N rows of n components, over the quantile that ``interval`` uses. For observations drawn as
+    counted. The score of a component is what the factor must be for its interval to hold the truth,
+    times the quantile that ``interval`` uses: ``|truth - x| / std`` where nothing is widened. The
+    ceil(0.9 (N + 1) n)-th smallest of N rows of n components decides. For observations drawn as
     these were, the intervals of a fresh row then hold at least 90% of its components on average,
     for any N from 9 on. It says nothing about other observations.
     """
-    std = posterior.std(samples, generator=generator) / posterior.scaling
-    factor = conformal(_error(posterior, truth) / std) / quantile(LEVEL, samples)
+    half = quantile(LEVEL, samples)
+    error = _error(posterior, truth)
+    std = replace(posterior, misfit=None).std(samples, generator=generator) / posterior.scaling
+    scores = error / std
+    if posterior.misfit is not None:
+        # Widening brings a bar as far as its limit; beyond, the factor alone must.
+        misfit = posterior.misfit.to(std).clamp_min(1.0).reshape(-1, *(1,) * (std.ndim - 1))
+        within = error <= half * widest(posterior.prior, posterior.x)
+        scores = torch.where(within, scores / misfit, scores)
+    factor = conformal(scores) / half
     if not 0 < factor < math.inf:
         raise ConfigError(
             "truth cannot be calibrated against: the 90% quantile of |truth - x| / std must be "

@@ -16,7 +16,7 @@ from deceptron.core.status import Reason
 from deceptron.core.trust import Trust
 from deceptron.geometry.bars import AnswerBars, Maps
 from deceptron.geometry.noise_aware import Covariance
-from deceptron.geometry.posterior import Posterior
+from deceptron.geometry.posterior import Posterior, widened, widest
 from deceptron.geometry.trust import trust
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
@@ -131,6 +131,11 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     if "count" in notes:
         corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
         ratio = ratio.index_fill(0, corrected, 1.0)
+    if len(corrected) and float(notes["noise"][corrected].max()) > 1:
+        # More noise than stated has gone through the start, too.
+        more = torch.ones_like(ratio)
+        more[corrected] = notes["noise"][corrected].clamp_min(1.0).to(more)
+        noise = noise * more.reshape(-1, *(1,) * len(task.y_shape))
     g, factor, share = known.g, calibration.interval_factor, calibration.prior_share
     if task.linear_start and known.wiener is not None and calibration.linear_factor is not None:
         g, factor, share = known.wiener, calibration.linear_factor, calibration.linear_share
@@ -150,7 +155,7 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
         bounds=task.bounds,
         at_start=at_start,
         corrected=corrected,
-        combine=_CorrectedStd.of(task, outcome, corrected) if len(corrected) else None,
+        combine=_CorrectedStd.of(task, outcome, corrected, prior) if len(corrected) else None,
         shapes=() if task.corrections is None else task.corrections.members,
         member=notes["member"][corrected] if len(corrected) else corrected,
     )
@@ -163,7 +168,8 @@ class _CorrectedStd(RowData):
     ``ratio`` is the residual over the level that counts as explained, ``seen`` the information of
     the sensors that a row has, 1 with all of them at the noise of the tables; ``spread`` is the
     row's own posterior spread where its correction was sought in all of space, ``guess_spread``
-    that of the family's posterior where its mean was tried.
+    that of the family's posterior where its mean was tried. What is left unexplained widens bars up
+    to ``widest``.
     """
 
     corrections: Corrections
@@ -175,9 +181,12 @@ class _CorrectedStd(RowData):
     regressed: Bool[Tensor, " k"]
     spread: Float[Tensor, "k n"] | None
     guess_spread: Float[Tensor, "k ?n"]
+    widest: Float[Tensor, "k n"]
 
     @staticmethod
-    def of(task: Task, outcome: Outcome, rows: Int[Tensor, " k"]) -> _CorrectedStd:
+    def of(
+        task: Task, outcome: Outcome, rows: Int[Tensor, " k"], prior: Covariance
+    ) -> _CorrectedStd:
         """Of these rows of a run."""
         assert task.corrections is not None
         notes = {name: value[rows] for name, value in outcome.notes.items()}
@@ -193,27 +202,31 @@ class _CorrectedStd(RowData):
             regressed=outcome.rule[rows] == REGRESSION,
             spread=notes["spread"].double() if dense else None,
             guess_spread=notes["guess_spread"].double(),
+            widest=widest(prior, outcome.x[rows].reshape(-1, *task.x_shape)).flatten(1).double(),
         )
 
     def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
-        corrections, noise = self.corrections, self.noise
-        size = self.size * noise
+        corrections = self.corrections
         if self.spread is not None:
-            before = size[:, None] * corrections.spread[self.member].to(size)
-            after = self.spread * noise[:, None]
+            before = self.size[:, None] * corrections.spread[self.member].to(self.size)
+            after = self.spread
         else:
-            before, after = corrections.std(self.member, size, self.seen / noise.square())
-        left = (after / before).clamp(max=1.0)
-        std = torch.hypot(after, left * at_start.double())
-        std = corrections.factor * std * (self.ratio / noise).clamp_min(1.0)[:, None]
+            before, after = corrections.std(self.member, self.size, self.seen)
+        noise = self.noise[:, None]
+        std = torch.hypot(noise * after, (after / before).clamp(max=1.0) * at_start.double())
+        std = std * (self.ratio[:, None] / noise).clamp_min(1.0)
+        # The factor was found with the limit in place.
+        std = corrections.factor * widened(after, std, self.widest)
         regression, mine = corrections.regression, self.regressed
+        own = None
         if self.guess_spread.shape[1]:
             own = corrections.family_factor * self.guess_spread[mine]
-            std[mine] = own * self.ratio[mine, None].clamp_min(1.0)
         elif regression is not None:
             # Calibrated with all sensors: fewer of them tell less.
             fewer = self.seen[mine].clamp(max=1.0).rsqrt()[:, None]
             # A guess that was taken explains the data: they are no noisier than stated.
             own = regression.factor * regression.std.to(std) * fewer
-            std[mine] = own * self.ratio[mine, None].clamp_min(1.0)
+        if own is not None:
+            more = self.ratio[mine, None].clamp_min(1.0)
+            std[mine] = widened(own, more * own, self.widest[mine])
         return std

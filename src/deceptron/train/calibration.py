@@ -187,10 +187,16 @@ def _calibrated(
     few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
     if n <= DENSE:
         _fit_eagerness(pair, problem, x[few], y[few])
-    if problem.differentiable:  # linearising needs it
-        _fit_corrected(pair, problem, x[few], y[few])
+    if problem.has_simulator:
+        asked = _asked(problem)
+        _fit_corrected(pair, problem, x[few][asked], y[few][asked])
     _fit_keeping(pair, problem, x[few], y[few])
     return pair
+
+
+def _asked(problem: Problem) -> slice:
+    """The rows of a few that its simulator is asked to solve."""
+    return slice(None if problem.differentiable else CALLED_ROWS)
 
 
 def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
@@ -226,7 +232,7 @@ def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
     surrogate = best(None)
     simulator = surrogate
     if problem.has_simulator:
-        simulator = best(problem, slice(None if problem.differentiable else CALLED_ROWS))
+        simulator = best(problem, _asked(problem))
     chosen = replace(
         corrections,
         eager=(surrogate.eager, simulator.eager),
@@ -258,8 +264,9 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
     def errors(keep: bool, forward: Problem | None) -> tuple[Solution, Float[Tensor, " B"]]:
         tried = replace(corrections, keep=(keep, keep))
         pair.calibration = replace(before, corrections=tried)
-        found = solve(pair, y, forward=forward, history=False)
-        return found, _row_errors(found.x, x)
+        rows = slice(None) if forward is None else _asked(forward)
+        found = solve(pair, y[rows], forward=forward, history=False)
+        return found, _row_errors(found.x, x[rows])
 
     def harmful(forward: Problem | None) -> bool:
         start, least = errors(True, forward)
@@ -275,7 +282,7 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
 
     doubtful = before.surrogate_error > DOUBTFUL * (pair.noise_level or math.inf)
     surrogate = harmful(None)
-    simulator = harmful(problem) if problem.differentiable else surrogate
+    simulator = harmful(problem) if problem.has_simulator else surrogate
     chosen = replace(corrections, keep=(surrogate or (doubtful and useless()), simulator))
     pair.calibration = replace(before, corrections=chosen)
 
@@ -335,13 +342,14 @@ def _fit_corrected(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
     """Guesses for rows like these, and what the bars of corrected answers are multiplied by."""
     before = pair.calibration
     assert before.corrections is not None
-    # Where rows are solved densely the family's own posterior does better.
-    dense = x[0].numel() <= DENSE
-    fitted = None if dense else fit_regression(pair, problem, x, y, batch=BATCH)
+    # Where rows are solved densely the family's own posterior does better; linearising many rows to
+    # choose a regression asks too much of a simulator without derivatives.
+    guessing = x[0].numel() > DENSE and problem.differentiable
+    fitted = fit_regression(pair, problem, x, y, batch=BATCH) if guessing else None
     if fitted is None:
         # Few rows need a correction, so solving all of them costs little.
         regression, rows = None, torch.arange(len(y))
-        plain = solve(pair, y, forward=problem.simulate, history=False)
+        plain = solve(pair, y, forward=problem, history=False)
     else:
         regression, rows, plain = fitted.regression, fitted.left_out, fitted.plain
     mine = (plain.rule == CORRECTION).nonzero().flatten()
