@@ -3,6 +3,7 @@
 ``python -m benchmarks.files`` is small; ``--rows 1000000`` and ``--problem darcy-2d --rows 20000
 --simulator`` are the sizes that the docs speak of. The first line is ``dc.solve`` on chunks in
 memory, with no file: what the others take longer, on one process, is the cost of files and engine.
+``--files-only`` leaves it out, and ``--workers 2`` the engines with one worker.
 On a machine that has other work only ``cpu_seconds`` can be compared.
 """
 
@@ -33,7 +34,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--simulator", action="store_true", help="solve on the true physics")
     parser.add_argument("--error-bars", action="store_true")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", default="1,2", help="of each engine, one line each")
+    parser.add_argument("--files-only", action="store_true", help="no solve in memory first")
     parser.add_argument("--engines", default="local,ray")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -86,10 +88,11 @@ def main() -> None:
                 **settings,
             )
 
-        measure("dc.solve, no file", in_memory)
+        if not asked.files_only:
+            measure("dc.solve, no file", in_memory)
         measure("this process", lambda: by_file(None, None))
         for name in asked.engines.split(","):
-            for workers in sorted({1, asked.workers}):
+            for workers in map(int, asked.workers.split(",")):
                 measure(f"{name}, {workers}", lambda n=name, w=workers: by_file(n, w))
     publish(f"files-{asked.problem}", "File solves from zarr to zarr", rows)
 
