@@ -3,7 +3,8 @@
 ``python -m benchmarks.files`` is small; ``--rows 1000000`` and ``--problem darcy-2d --rows 20000
 --simulator`` are the sizes that the docs speak of. The first line is ``dc.solve`` on chunks in
 memory, with no file: what the others take longer, on one process, is the cost of files and engine.
-``--files-only`` leaves it out, and ``--workers 2`` the engines with one worker.
+``--files-only`` leaves it out, and ``--workers 2`` the engines with one worker. Ray is measured with
+its start and, as on a cluster, on a Ray that runs already.
 On a machine that has other work only ``cpu_seconds`` can be compared.
 """
 
@@ -24,6 +25,7 @@ import zarr
 
 import deceptron as dc
 from benchmarks.common import publish
+from deceptron.core.cluster import Ray
 
 CHUNK = 2**18  # numbers of y, as solve_file has it
 
@@ -94,6 +96,9 @@ def main() -> None:
         for name in asked.engines.split(","):
             for workers in map(int, asked.workers.split(",")):
                 measure(f"{name}, {workers}", lambda n=name, w=workers: by_file(n, w))
+                if name == "ray":
+                    with Ray(workers):
+                        measure(f"ray, {workers}, running", lambda: by_file("ray", None))
     publish(f"files-{asked.problem}", "File solves from zarr to zarr", rows)
 
 

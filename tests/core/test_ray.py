@@ -62,10 +62,16 @@ finally:
     cluster.shutdown()
 """
 ALONE = """
+from tests.core.test_ray import write_priority
 from tests.core.test_work import draw
 with engine("ray", workers=1) as crew:
     print(sorted(succeed(crew.run(draw, [(place, 0), (place, 1)]))))
+    list(succeed(crew.run(write_priority, [place])))
 """
+
+
+def write_priority(folder: str) -> None:
+    (Path(folder) / "niceness").write_text(str(os.nice(0)))
 
 
 def run(script: str, folder: Path) -> str:
@@ -109,7 +115,7 @@ def test_a_cluster_of_two_nodes_that_loses_a_worker_and_then_a_node(tmp_path: Pa
     assert not list(tmp_path.glob("*.parts"))
 
 
-def test_ray_on_this_machine_gives_every_job_its_own_seed(tmp_path: Path) -> None:
+def test_ray_on_this_machine_gives_every_job_its_own_seed_and_this_priority(tmp_path: Path) -> None:
     import torch
 
     from deceptron.core.work import seed_of
@@ -118,3 +124,4 @@ def test_ray_on_this_machine_gives_every_job_its_own_seed(tmp_path: Path) -> Non
     for number in range(2):
         torch.manual_seed(seed_of((str(tmp_path), number)))
         assert (tmp_path / str(number)).read_text() == f"1 {torch.rand(1).item()}"
+    assert (tmp_path / "niceness").read_text() == str(os.nice(0))
