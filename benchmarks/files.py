@@ -4,7 +4,8 @@
 --simulator`` are the sizes that the docs speak of. The first line is ``dc.solve`` on chunks in
 memory, with no file: what the others take longer, on one process, is the cost of files and engine.
 ``--files-only`` leaves it out, and ``--workers 2`` the engines with one worker. Ray is measured
-with its start and, as on a cluster, on a Ray that runs already. On a machine that has other work only ``cpu_seconds`` can be compared.
+with its start and, as on a cluster, on a Ray that runs already. On a machine that
+has other work only ``cpu_seconds`` can be compared.
 """
 
 from __future__ import annotations
