@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import deceptron as dc
 from deceptron.plot import plot_problem
@@ -43,6 +44,17 @@ def test_pictures_of_other_shapes(name: str, tmp_path: Path) -> None:
     figure = plot_problem(dc.problems.get(name), count=1, family="extreme")
     assert len([axis for axis in figure.axes if axis.images]) >= 4
     assert write_figure(figure, tmp_path / "a.svg").stat().st_size > 1000
+
+
+def test_a_table_of_sensors_is_one_picture_not_one_for_each_line() -> None:
+    problem = dc.problems.define(
+        "table",
+        simulate=lambda x: x[:, :20, None] * x[:, None, :8],
+        sample=lambda count, g: torch.rand(count, 30, generator=g),
+        bounds=(0.0, 1.0),
+        noise_std=0.1,
+    )
+    assert plot_problem(problem, count=1).get_figwidth() < 12
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"sample": lambda count, g: None}, "what sample of .*got None"),
         ({"sample": lambda count, g: 1 / 0}, "sample of .* raises ZeroDivisionError"),
         ({"simulate": lambda x: 1 / 0}, "simulate of .* raises ZeroDivisionError"),
-        ({"simulate": lambda x: x[:, :0]}, r"to one row; got shape \(1, 0\)"),
+        ({"simulate": lambda x: x[:, :0]}, r"to one row of at least one axis; got shape \(1, 0\)"),
         ({"noise_std": "0.1"}, "noise_std must be a number .*; got '0.1'"),
         ({"noise_std": torch.ones(77)}, r"noise_std must broadcast to one row of y.*\(77,\)"),
         ({"simulate": lambda x: x.sum()}, "to one row"),
@@ -314,3 +314,36 @@ def test_verify_tells_parameters_of_very_different_units() -> None:
 
     report = dc.problems.verify(define(sample=mixed, bounds=(0.0, 1e3)), quiet=True)
     assert any("components of x must vary by about as much" in text for text in report.problems)
+
+
+def test_one_number_a_row_needs_an_axis() -> None:
+    with pytest.raises(dc.ShapeError, match=r"got shape \(1,\): one number a row is y\[:, None\]"):
+        define(simulate=lambda x: x[:, 0])
+
+
+def test_a_simulator_that_promotes_its_rows_still_gives_data_of_one_precision() -> None:
+    constant = torch.ones(3, dtype=torch.float64)
+    problem = define(simulate=lambda x: x * constant, train_count=8)
+    assert problem.dataset(seed=0).train.y.dtype == torch.float32
+
+
+def test_bounds_of_a_component_are_named_where_it_leaves_them() -> None:
+    problem = define(bounds=(torch.zeros(3), torch.tensor([200.0, 5.0, 1.0])))
+    with pytest.raises(dc.ConfigError, match=r"the box \[0, 5\] of mine; x\[1, 1\] is 7:"):
+        problem.simulate(torch.tensor([[1.0, 1.0, 1.0], [100.0, 7.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "unit"),
+    [((0.0, torch.inf), 1.0), ((-torch.inf, 1.0), 1.0), ((-torch.inf, torch.inf), 1e-3)],
+)
+def test_verify_stays_in_a_box_that_is_open_and_in_units_of_the_family(
+    bounds: tuple[float, float], unit: float
+) -> None:
+    problem = define(
+        bounds=bounds,
+        simulate=lambda x: torch.tanh((x / unit) @ MATRIX.to(x).mT),
+        sample=lambda count, g: unit * sample(count, g),
+    )
+    report = dc.problems.verify(problem, quiet=True)
+    assert report.ok, str(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -299,3 +300,25 @@ def test_a_problem_learns_from_the_simulator_whether_it_has_derivatives() -> Non
     assert not dc.problems.define(
         "values", simulate=wrap(physics.value), **arguments
     ).differentiable
+
+
+TYPED = """
+import deceptron as dc, torch
+
+def value(x):
+    return 2 * x
+
+with dc.simulators.wrap(value, workers=2) as simulator:
+    try:
+        simulator(torch.rand(6, 3))
+    except dc.ConfigError as error:
+        print(error)
+"""
+
+
+def test_a_function_typed_at_a_prompt_is_not_found_by_other_processes() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", TYPED], capture_output=True, text=True, timeout=200, check=True
+    )
+    assert "workers=2: other processes cannot find the function" in found.stdout
+    assert "belongs into a module" in found.stdout

@@ -173,6 +173,7 @@ def test_a_simulator_that_refuses_a_trial_does_not_cost_the_training(tmp_path):
     known, kept = pair.calibration, dc.load(tmp_path / "pair.safetensors").calibration
     assert kept.trust == known.trust is not None
     assert kept.interval_factor == known.interval_factor is not None
+    assert kept.corrections is known.corrections is None
 
 
 # Beyond those that are solved densely.

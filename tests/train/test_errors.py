@@ -249,3 +249,23 @@ def test_recipes_are_frozen() -> None:
     assert isinstance(chosen, Recipe)
     with pytest.raises(AttributeError):
         chosen.guard = 2.0  # type: ignore[misc]
+
+
+def test_precision_must_be_one_of_torch() -> None:
+    with pytest.raises(dc.ConfigError, match="dtype must be a floating dtype of torch; got 'float"):
+        dc.train(tiny(), quick(), dtype="float32")  # type: ignore[arg-type]
+
+
+def test_networks_that_build_no_longer_makes(tmp_path: Path) -> None:
+    width = 8
+
+    def build(problem: Any, data: Any, generator: torch.Generator) -> tuple[nn.Module, nn.Module]:
+        maps = (nn.Sequential(nn.Linear(12, width), nn.Linear(width, 12)) for _ in range(2))
+        f, g = maps
+        return f, g
+
+    dc.train(tiny(), quick(build=build), tmp_path)
+    (tmp_path / "pair.safetensors").unlink()
+    width = 9
+    with pytest.raises(dc.CheckpointError, match=r"'forward' .* does not fit the networks"):
+        dc.train(tiny(), quick(build=build), tmp_path)

@@ -99,3 +99,28 @@ def test_on_finer_grids_fewer_rows_are_calibrated_on():
     assert _within(ROWS, CALIBRATED_POINTS, torch.zeros(1, 1, 32, 32)) == ROWS
     assert _within(ROWS, CALIBRATED_POINTS, torch.zeros(1, 1, 64, 64)) == ROWS // 2
     assert _within(ROWS, CALIBRATED_POINTS, torch.zeros(1, 1, 512, 512)) == FEWEST_ROWS
+
+
+def patchy(x):
+    y = torch.tanh(2 * x)
+    return torch.where(x[:, :1] > 0.97, torch.nan, y)
+
+
+def test_rows_without_an_answer_are_left_out(monkeypatch):
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    problem = dc.problems.define(
+        "patchy",
+        simulate=patchy,
+        sample=lambda count, g: torch.rand(count, 4, generator=g),
+        bounds=(0.0, 1.0),
+        noise_std=0.05,
+        train_count=300,
+        val_count=80,
+    )
+    with pytest.warns(RuntimeWarning, match="has no answer for"):
+        pair = dc.train(problem, "smoke", progress=False)
+    after = dc.recalibrate(pair, problem, simulations=120, progress=False)
+    assert after.calibration.trust is not None
+    assert 60 < after.calibration.rows < 120
+    with pytest.raises(dc.ConfigError, match="seed must be an integer >= 0"):
+        dc.recalibrate(pair, problem, seed=-1)

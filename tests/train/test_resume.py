@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ import deceptron as dc
 from deceptron.plot import training_curves
 from deceptron.plot.files import write_figure
 from deceptron.train import Stage
+from deceptron.train.recipe import plain
 from deceptron.train.watch import TimeLeft
 from tests.train.small import assert_same, quick, tiny, weights_of
 
@@ -302,3 +304,45 @@ def test_a_flipped_bit_in_a_checkpoint_is_found(tmp_path: Path) -> None:
     path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     with pytest.raises(dc.CheckpointError, match=r"reverse\.safetensors is damaged \(its checksum"):
         dc.train(tiny(), "smoke", tmp_path)
+
+
+def own(factor: float, *, careless: bool = False) -> dc.problems.Problem:
+    def sample(count: int, generator: torch.Generator) -> torch.Tensor:
+        return torch.rand(count, 3, generator=None if careless else generator)
+
+    return dc.problems.define(
+        "own",
+        simulate=lambda x: factor * x,
+        sample=sample,
+        bounds=(0.0, 1.0),
+        noise_std=0.1,
+        train_count=16,
+        val_count=8,
+    )
+
+
+def test_another_simulator_of_the_same_name_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    pair = dc.train(own(1.0), quick(own(1.0)), tmp_path)
+    # Round-off of another machine is not another simulator.
+    again = dc.train(own(1.0 + 1e-6), quick(own(1.0)), tmp_path)
+    assert_same(weights_of(again), weights_of(pair))
+    with pytest.raises(dc.CheckpointError, match=r"another observation_simulated: it has \["):
+        dc.train(own(1.1), quick(own(1.0)), tmp_path)
+
+
+def test_a_sampler_that_forgets_its_seed_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+    careless = own(1.0, careless=True)
+    pair = dc.train(careless, quick(careless), tmp_path)
+    assert_same(weights_of(dc.train(careless, quick(careless), tmp_path)), weights_of(pair))
+
+
+def test_numbers_of_numpy_are_settings_like_any_other() -> None:
+    first, second = (plain({"rate": np.float32(rate)}) for rate in (0.5, 0.25))
+    assert (first, second) == ({"rate": 0.5}, {"rate": 0.25})
+    assert plain(np.arange(3.0)) == plain(torch.arange(3.0, dtype=torch.float64))

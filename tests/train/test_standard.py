@@ -127,15 +127,16 @@ def test_training_beats_the_linear_start():
     assert error(pair.g(y)) < 0.7 * error(pair.g.linear(y))
 
 
+@pytest.mark.parametrize("width", [torch.inf, 1e4])
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e3])
-def test_the_loss_of_unbounded_latents_is_in_units_of_their_spread(unit):
+def test_the_loss_of_latents_in_a_wide_box_is_in_units_of_their_spread(unit, width):
     problem = make_custom(
         "unbounded",
         simulate=lambda x: x / unit,
         sample=lambda count, generator: unit * torch.randn(count, 4, generator=generator),
         shifted=None,
         extreme=None,
-        bounds=(-torch.inf, torch.inf),
+        bounds=(-width * unit, width * unit),
         noise_std=0.1,
     )
     assert recipe_for(problem).weights.pairs == pytest.approx(unit**-2, rel=0.2)

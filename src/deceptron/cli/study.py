@@ -76,7 +76,7 @@ def study(
             folder,
             runs=runs,
             executor=engine,
-            workers=2 if workers is None and address is None else workers,
+            workers=2 if workers is None and engine == "local" else workers,
             address=address,
             watch=lambda phase, done, total: show(done, total, phase),
         )

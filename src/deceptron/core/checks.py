@@ -79,6 +79,13 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_dtype(dtype: torch.dtype) -> torch.dtype:
+    """A precision of PyTorch's."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ConfigError(f"dtype must be a floating dtype of torch; got {dtype!r}")
+    return dtype
+
+
 def check_device(device: str | torch.device) -> torch.device:
     """Return the device if tensors can be made on it here."""
     try:

@@ -84,7 +84,7 @@ def stretch(values: Tensor, shape: Sequence[int]) -> Tensor:
     for axis in range(values.ndim):
         start, end = values.shape[axis], shape[axis + lead]
         if start not in (1, end):
-            places = torch.linspace(0, start - 1, end, dtype=torch.float64)
+            places = torch.linspace(0, start - 1, end, dtype=torch.float64, device=values.device)
             left = places.floor().long().clamp_max(start - 2)
             share = (places - left).to(values)
             along = [1] * values.ndim

@@ -7,7 +7,7 @@ from torch import Generator
 
 from deceptron.core.checks import check_count
 from deceptron.plot.picture import Picture, picture
-from deceptron.plot.planes import draw_field, is_signed, plane_of
+from deceptron.plot.planes import MOST_CHANNELS, draw_field, is_signed, plane_of
 from deceptron.problems import Problem
 
 
@@ -22,10 +22,11 @@ def plot_problem(
         clean = problem.simulate(x)
     noisy = problem.add_noise(clean, generator=noise, family=family)
     columns = [("latent x", x, x)]
-    channels = clean.shape[1] if clean.ndim > 2 else 1
+    channels = clean.shape[1] if clean.ndim > 2 and clean.shape[1] <= MOST_CHANNELS else 1
     for channel in range(channels):
         label = f" {channel + 1}" if channels > 1 else ""
-        bare, dirty = (y[:, channel : channel + 1] if y.ndim > 2 else y for y in (clean, noisy))
+        one = slice(channel, channel + 1) if channels > 1 else slice(None)
+        bare, dirty = clean[:, one], noisy[:, one]
         noise_only = dirty - bare
         columns += [
             (f"observation{label}", bare, bare),

@@ -227,14 +227,13 @@ class Problem(ABC):
         if not bool(values.isfinite().all()):
             bad = int((~values.isfinite()).sum())
             raise ConfigError(f"x must be finite; row {row} holds {bad} non-finite value(s)")
-        bounds = ", ".join(
-            f"{float(torch.as_tensor(s).mean()):g}" if isinstance(s, Tensor) else f"{s:g}"
-            for s in self.bounds
-        )
+        place = tuple((~inside[row]).nonzero()[0].tolist())
+        sides = (torch.as_tensor(s).to(values).broadcast_to(values.shape) for s in (low, high))
+        bounds = ", ".join(f"{float(side[place]):g}" for side in sides)
+        where = ", ".join(map(str, (row, *place)))
         raise ConfigError(
-            f"x must lie in the box [{bounds}] of {self.name}; row {row} spans "
-            f"[{float(values.min()):g}, {float(values.max()):g}]: clip it, or use "
-            "problem.unchecked()"
+            f"x must lie in the box [{bounds}] of {self.name}; x[{where}] is "
+            f"{float(values[place]):g}: clip it, or use problem.unchecked()"
         )
 
 

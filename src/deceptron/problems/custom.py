@@ -82,10 +82,11 @@ def make_custom(
         if not callable(function):
             raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
     x, y = _first_row(name, simulate, sample)
-    if y.ndim == 0 or y.shape[0] != 1 or y.numel() == 0:
+    if y.ndim < 2 or y.shape[0] != 1 or y.numel() == 0:
+        hint = ": one number a row is y[:, None]" if y.shape == (1,) else ""
         raise ShapeError(
             f"simulate of {name!r} must map (1, {', '.join(map(str, x.shape[1:]))}) "
-            f"to one row; got shape {tuple(y.shape)}"
+            f"to one row of at least one axis; got shape {tuple(y.shape)}{hint}"
         )
     return CustomProblem(
         name=name,

@@ -105,7 +105,7 @@ class Dataset:
         latents, noise = (_generator(self.seed, index, part) for part in range(2))
         x = problem.sample(count, generator=latents, family=family, dtype=self.dtype)
         with torch.no_grad():
-            y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)])
+            y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)]).to(x)
         if noisy:
             y = problem.add_noise(y, generator=noise, family=family)
         return _answered(problem, split, x, y)

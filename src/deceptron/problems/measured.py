@@ -60,7 +60,7 @@ class MeasuredProblem(Problem):
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """The rows of the data: train, val and test, the same for every seed."""
-        return _Rows(self, check_count("seed", seed, low=0), dtype)
+        return _MeasuredDataset(self, check_count("seed", seed, low=0), dtype)
 
     def add_noise(
         self,
@@ -102,8 +102,8 @@ class MeasuredProblem(Problem):
         return self.rows["train"].x.to(torch.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows(Dataset):
+@dataclass(frozen=True, eq=False, repr=False)
+class _MeasuredDataset(Dataset):
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
         problem = self.problem
         assert isinstance(problem, MeasuredProblem)

@@ -257,18 +257,24 @@ def _inner(problem: Problem, x: Tensor) -> Tensor:
     )
     bounded = low.isfinite() & high.isfinite()
     middle = torch.where(bounded, 0.5 * (low + high), x)
-    return torch.where(bounded, middle + 0.6 * (x - middle), x)
+    inner = torch.where(bounded, middle + 0.6 * (x - middle), x)
+    # Beside the only side of a box, as far away as the longest step.
+    step = _STEPS[0] * _longest(problem, x)
+    inner = torch.where(low.isfinite() & ~bounded, inner.maximum(low + step), inner)
+    return torch.where(high.isfinite() & ~bounded, inner.minimum(high - step), inner)
 
 
-def _scaled(problem: Problem, direction: Tensor) -> Tensor:
-    low, high = (torch.as_tensor(s, dtype=direction.dtype) for s in problem.bounds)
-    width = torch.where((high - low).isfinite(), high - low, 1.0)
-    return 2 * width * direction / direction.abs().flatten(1).amax(1).max()
+def _longest(problem: Problem, x: Tensor) -> Tensor:
+    """Twice the width of the box, or about that of the family where the box is open."""
+    low, high = (torch.as_tensor(s, dtype=x.dtype) for s in problem.bounds)
+    spread = x.std(0, correction=0)
+    family = torch.where(spread > 0, 4 * spread, 1.0)
+    return 2 * torch.where((high - low).isfinite(), high - low, family)
 
 
 def _taylor(problem: Problem, x: Tensor, direction: Tensor) -> None:
     """|F(x + h d) - F(x) - h J d| falls like h^2; less only at round-off."""
-    direction = _scaled(problem, direction)
+    direction = _longest(problem, x) * direction / direction.abs().max()
     try:
         y, slope = jvp(problem.simulate, x, direction)
     except (RuntimeError, NotImplementedError) as error:

@@ -142,7 +142,7 @@ class Processes:
         self, function: Function, slices: list[slice], arrays: tuple[Array, ...]
     ) -> Iterator[Answers]:
         with _one_thread_each():
-            pool = self._started()
+            pool = self._started(function)
             futures: list[Future[Answers] | None] = []
             for part in slices:
                 pieces = (a[part] for a in arrays)
@@ -164,14 +164,14 @@ class Processes:
     def _alone(self, function: Function, *row: Array) -> Answer:
         with _one_thread_each():
             try:
-                pool = self._started()
+                pool = self._started(function)
                 (answer,) = pool.submit(run_here, function, self._batched, *row).result()
                 return answer
             except BrokenExecutor:
                 self.close()
                 return "its process died (a crash, or no memory left)"
 
-    def _started(self) -> ProcessPoolExecutor:
+    def _started(self, function: Function) -> ProcessPoolExecutor:
         if self._pool is not None and not getattr(self._pool, "_broken", False):
             return self._pool
         self.close()
@@ -187,6 +187,16 @@ class Processes:
             raise SimulatorError(
                 f"workers={self._workers}: the processes died as they started. In a script, work "
                 "must begin below `if __name__ == '__main__':`"
+            ) from error
+        try:
+            # As bytes, since a worker that cannot make out what it is sent dies without a word.
+            pool.submit(pickle.loads, pickle.dumps(function)).result()
+        except (AttributeError, ImportError) as error:
+            pool.shutdown()
+            raise ConfigError(
+                f"workers={self._workers}: other processes cannot find the function "
+                f"({in_words(error)}). One that was typed into a notebook or a prompt belongs into "
+                "a module"
             ) from error
         self._pool = pool
         return pool

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from deceptron.core.arrays import real_tensor
-from deceptron.core.checks import check_count, check_device
+from deceptron.core.checks import check_count, check_device, check_dtype
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.files import as_path, destination, read_json, remove_litter, write_json, writing
 from deceptron.core.folder import LOCK, Folder
@@ -113,8 +113,7 @@ def solve_file(
             raise ConfigError(f"solve_file takes no {name}: it solves a chunk at a time")
     result = as_path("result", result)
     origin = source(observations, array)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ConfigError(f"dtype must be a floating dtype of torch; got {dtype!r}")
+    check_dtype(dtype)
     if device is not None:
         check_device(device)
     if on_chunk is not None and not callable(on_chunk):

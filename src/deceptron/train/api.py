@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from deceptron.core.checks import check_count, check_device, check_flags, check_range
+from deceptron.core.checks import check_count, check_device, check_dtype, check_flags, check_range
 from deceptron.core.errors import ConfigError
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
@@ -77,6 +77,7 @@ def train(
         raise ConfigError(f"problem must be a name or a Problem; got {type(problem).__name__}")
     recipe = preset if isinstance(preset, Recipe) else preset_recipe(problem, preset)
     check_count("seed", seed, low=0)
+    check_dtype(dtype)
     check_flags(jcp=jcp, both=both, resume=resume, progress=progress, tensorboard=tensorboard)
     check_range("checkpoint_seconds", checkpoint_seconds, low=0.0)
     if tensorboard and out is None:
@@ -107,7 +108,7 @@ def train(
             callback=callback if team.leads else None,
             tensorboard=folder.file("tensorboard") if folder and tensorboard else None,
         )
-        if is_shown(progress):
+        if team.leads and is_shown(progress):
             print(f"{problem.name}: {pair.verdict}", file=sys.stderr)
         return pair
 

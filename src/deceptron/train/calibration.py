@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -25,7 +26,7 @@ from deceptron.problems import Dataset, Problem
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
 from deceptron.train.families import corrections_of, family_of, observations_of
-from deceptron.train.regression import fit_regression
+from deceptron.train.regression import fit_regression, solved_with
 from deceptron.train.streams import stream
 from deceptron.train.tables import with_tables
 from deceptron.train.watch import calibrating, is_shown
@@ -136,6 +137,7 @@ def recalibrate(
                 f"got {wanted}: pair.at_grid(...) brings a pair to another grid"
             )
     check_count("simulations", simulations, low=2)
+    check_count("seed", seed, low=0)
     with calibrating(is_shown(progress)) as told:
         return _recalibrated(pair, problem, simulations, seed, told)
 
@@ -151,6 +153,13 @@ def _recalibrated(
     with torch.no_grad():
         clean = torch.cat([problem.simulate(rows) for rows in x.split(64)])
         fitted = torch.cat([pair.f(rows) for rows in x.split(64)])
+    good = clean.isfinite().flatten(1).all(1)
+    if int(good.sum()) < 2:
+        raise ConfigError(
+            f"simulate of {problem.name!r} has an answer for {int(good.sum())} of {simulations} "
+            "rows: recalibrate needs two or more"
+        )
+    x, clean, fitted = x[good], clean[good], fitted[good]
     missed = fitted - pair.scaler.normalise(clean)
     y = problem.add_noise(clean, generator=stream(seed, "calibration-noise"))
     pair = copy.copy(pair)
@@ -188,13 +197,13 @@ def _calibrated(
     if n <= DENSE:
         _fit_eagerness(pair, problem, x[few], y[few])
     if problem.has_simulator:
-        asked = _asked(problem)
-        _fit_corrected(pair, problem, x[few][asked], y[few][asked])
+        rows_asked = _affordable(problem)
+        _fit_corrected(pair, problem, x[few][rows_asked], y[few][rows_asked])
     _fit_keeping(pair, problem, x[few], y[few])
     return pair
 
 
-def _asked(problem: Problem) -> slice:
+def _affordable(problem: Problem) -> slice:
     """The rows of a few that its simulator is asked to solve."""
     return slice(None if problem.differentiable else CALLED_ROWS)
 
@@ -211,8 +220,7 @@ def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
         tried = replace(
             corrections, eager=(eager, eager), by_family=(by_family, by_family), family_factor=1.0
         )
-        pair.calibration = replace(before, corrections=tried)
-        return solve(pair, y[rows], forward=forward, history=False)
+        return solved_with(tried, pair, y[rows], forward)
 
     def best(forward: Problem | None, rows: slice = slice(None)) -> _Way:
         truth = x[rows]
@@ -232,7 +240,7 @@ def _fit_eagerness(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> N
     surrogate = best(None)
     simulator = surrogate
     if problem.has_simulator:
-        simulator = best(problem, _asked(problem))
+        simulator = best(problem, _affordable(problem))
     chosen = replace(
         corrections,
         eager=(surrogate.eager, simulator.eager),
@@ -261,11 +269,11 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
     before, corrections = pair.calibration, pair.calibration.corrections
     assert corrections is not None
 
+    @cache
     def errors(keep: bool, forward: Problem | None) -> tuple[Solution, Float[Tensor, " B"]]:
+        rows = slice(None) if forward is None else _affordable(forward)
         tried = replace(corrections, keep=(keep, keep))
-        pair.calibration = replace(before, corrections=tried)
-        rows = slice(None) if forward is None else _asked(forward)
-        found = solve(pair, y[rows], forward=forward, history=False)
+        found = solved_with(tried, pair, y[rows], forward)
         return found, _row_errors(found.x, x[rows])
 
     def harmful(forward: Problem | None) -> bool:

@@ -157,9 +157,9 @@ class StageRun:
         slope = torch.zeros((), device=device)
         most = math.inf if self._recipe.clip is None else self._recipe.clip
         assert self._optimiser is not None
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             # Layers that draw for themselves, such as dropout, resume with the epoch too.
-            torch.default_generator.manual_seed(self._stream("modules").initial_seed())
+            torch.manual_seed(self._stream("modules").initial_seed())
             objective.module.train()
             for step, rows in enumerate(batches):
                 rate = learning_rate(self.stage, epoch, step, len(batches))

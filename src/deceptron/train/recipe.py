@@ -10,6 +10,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -220,6 +221,10 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, np.ndarray):
+        value = torch.as_tensor(value)
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous()
         digest = hashlib.sha256(content.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -74,7 +74,7 @@ def fit_regression(
     corrected = start + torch.cat([part.fit(number, place) for part in found])
     trial = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
     plain, guessed = (
-        _solved(pair, problem, replace(corrections, regression=chosen), y[rows[seen:]])
+        solved_with(replace(corrections, regression=chosen), pair, y[rows[seen:]], problem)
         for chosen in (None, trial)
     )
     errors = [_rmse(s.x.flatten(1).double(), truth[seen:]) for s in (plain, guessed)]
@@ -85,11 +85,14 @@ def fit_regression(
     return Fitted(replace(made, factor=conformal(missed) / NORMAL_90), rows[seen:], plain)
 
 
-def _solved(pair: Deceptron, problem: Problem, corrections: Corrections, y: Tensor) -> Solution:
+def solved_with(
+    corrections: Corrections, pair: Deceptron, y: Tensor, forward: Problem | None
+) -> Solution:
+    """What the pair would answer if these were its corrections; it stays as it is."""
     before = pair.calibration
     try:
         pair.calibration = replace(before, corrections=corrections)
-        return solve(pair, y, forward=problem.simulate, history=False)
+        return solve(pair, y, forward=forward, history=False)
     finally:
         pair.calibration = before
 
@@ -145,8 +148,8 @@ def _groups(corrections: Corrections, number: int) -> Int[Tensor, " n"]:
 
 
 def _sums(values: Float[Tensor, " n"], groups: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    total = torch.zeros(int(groups.max()) + 1, dtype=values.dtype).index_add(0, groups, values)
-    return total[groups]
+    groups = groups.to(values.device)
+    return values.new_zeros(int(groups.max()) + 1).index_add(0, groups, values)[groups]
 
 
 def _rmse(x: Tensor, truth: Tensor) -> float:

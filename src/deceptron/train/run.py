@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,10 @@ class Training:
             self._problem, self._recipe, seed=self._seed, dtype=self._dtype, device=self._device
         )
         f, g = self._build(data)
+        for name in plan:
+            for state in (done[name], running.get(name)):
+                if state is not None:
+                    _check_fits(name, f if name == "forward" else g, state)
         epochs = {name: self._stages[name].epochs for name in plan}
         with watchers(
             plan=epochs, done=rows, progress=progress, tensorboard=tensorboard, callback=callback
@@ -284,7 +289,8 @@ class Training:
             with calibrating(shown) as told:
                 calibrate(pair, self._problem, data.dataset, correction_limit=limit, told=told)
         except Exception as error:
-            known = pair.calibration
+            # Corrections that were not fitted to the end are none.
+            known = pair.calibration = replace(pair.calibration, corrections=None)
             missing = "trust" if known.trust is None else "calibrated error bars"
             missing = missing if known.interval_factor is None else "plausible corrections"
             warnings.warn(f"the pair has no {missing}: {error}", stacklevel=2)
@@ -309,6 +315,20 @@ class Training:
             "selected_epoch": {stage: state.best_epoch for stage, state in used.items()},
             "validation": {stage: state.best_measured for stage, state in used.items()},
         }
+
+
+def _check_fits(name: str, module: nn.Module, saved: StageState) -> None:
+    """A recipe tells its networks by the name of the function that makes them, which may change."""
+    held, made = (
+        {key: value.shape for key, value in state.items()}
+        for state in (saved.best, module.state_dict())
+    )
+    if held != made:
+        differing = sorted(k for k in held.keys() | made.keys() if held.get(k) != made.get(k))
+        raise CheckpointError(
+            f"stage {name!r} of this run does not fit the networks that build makes now: "
+            f"{differing[0]!r} differs; choose another folder"
+        )
 
 
 def _result_name(name: str, chosen: str) -> str:

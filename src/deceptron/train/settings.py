@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch import Generator, Tensor
 
-from deceptron.core.errors import CheckpointError
+from deceptron.core.errors import CheckpointError, DeceptronError
 from deceptron.problems import Problem
 from deceptron.train.recipe import Recipe, plain
 
@@ -23,6 +24,11 @@ Config: TypeAlias = dict[str, Any]
 _LATE = {"jcp", "train_probes", "train_probe_rows", "probe_bank", "guard", "selection_rjcp"}
 _LATE |= {"name", "both", "wiener_limit", "correction_limit"}
 _LATE_WEIGHTS = {"jcp", "bias_tie", "composition"}
+
+# A few numbers of a latent and of its observation: functions are told by their names, which say
+# nothing of what they do. Another machine rounds otherwise.
+_MEASURED = ("latent_drawn", "observation_simulated")
+_FEW, _ROUNDING = 16, 1e-3
 
 
 def config_of(
@@ -45,8 +51,40 @@ def config_of(
         "jcp": jcp,
         "dtype": str(dtype).removeprefix("torch."),
         "fields": settings,
+        **_measured(problem),
         "recipe": plain(recipe),
     }
+
+
+def _measured(problem: Problem) -> Config:
+    """Empty of what is not the same each time."""
+    first, again = (problem.sample(1, generator=Generator().manual_seed(0)) for _ in range(2))
+    if not torch.equal(first, again):
+        return {}
+    found = {_MEASURED[0]: _few(first[0])}
+    if problem.has_simulator:
+        try:
+            with torch.no_grad():
+                one, same = problem.simulate(first.repeat(2, *(1,) * (first.ndim - 1)))
+        except DeceptronError:  # this row may be one that it has no answer for
+            return found
+        if torch.equal(one, same):
+            found[_MEASURED[1]] = _few(one)
+    return found
+
+
+def _few(values: Tensor) -> list[float]:
+    flat = values.detach().flatten().double().cpu()
+    places = torch.linspace(0, len(flat) - 1, min(_FEW, len(flat))).long()
+    return [float(f"{value:.6g}") for value in flat[places].tolist()]
+
+
+def _alike(found: list[float], wanted: list[float]) -> bool:
+    a, b = (torch.tensor(values, dtype=torch.float64) for values in (found, wanted))
+    if a.shape != b.shape:
+        return False
+    size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    return torch.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING * size, equal_nan=True)
 
 
 def read_config(path: Path) -> Config:
@@ -74,6 +112,10 @@ def difference(
     defaults = {entry.name: plain(entry.default) for entry in settings}
     complete = {**found, "recipe": {**defaults, **found["recipe"]}}
     asked = json.loads(as_json(wanted))
+    for key in _MEASURED:
+        if key not in complete or key not in asked or _alike(complete[key], asked[key]):
+            complete.pop(key, None)
+            asked.pop(key, None)
     return _differs(_early(complete), _early(asked)) if early else _differs(complete, asked)
 
 

@@ -233,8 +233,9 @@ def _start(
 def _general(problem: Problem) -> Settings:
     """For a problem nobody has tuned: an MLP of three layers, or a U-Net that assumes no torus."""
     low, high = (torch.as_tensor(side, dtype=torch.float64) for side in problem.bounds)
-    width = float((high - low).mean())
-    error = 0.1 * width if math.isfinite(width) else _spread(problem)
+    # Errors are weighed in this unit. A box may be far wider than the family: of a width alone, the
+    # loss would be too small to learn from.
+    error = min(0.1 * float((high - low).mean()), _spread(problem))
     if _on_one_grid(problem.x_shape, problem.y_shape):
         return Settings(gates=True, forward_error=0.1, reverse_error=error)
     return Settings(

@@ -134,7 +134,9 @@ def _tensorboard(folder: Path, plan: dict[str, int], done: list[Row]) -> Iterato
     stages = list(plan)
     starts = {stage: sum(plan[s] for s in stages[:k]) for k, stage in enumerate(stages)}
     # Epochs after the last checkpoint were written by the run that was killed: drop them.
-    writer = SummaryWriter(str(folder), purge_step=len(done) + 1 if done else None)
+    known = [row for row in done if row["stage"] in starts]
+    last = max((starts[row["stage"]] + row["epoch"] for row in known), default=None)
+    writer = SummaryWriter(str(folder), purge_step=None if last is None else last + 1)
     try:
 
         def write(row: Row) -> None:
