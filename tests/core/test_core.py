@@ -50,6 +50,14 @@ def test_a_constant_component_does_not_explode():
     assert float(z[:, 1].abs().max()) < 1
 
 
+def test_components_of_any_units_are_scaled_each_by_its_own():
+    y = torch.randn(200, 4, dtype=torch.float64) * torch.tensor([1e-9, 1.0, 1e7, 0.0])
+    scaler = dc.Scaler.fit(y, least=torch.tensor([1e-10, 0.1, 1e6, 0.2]))
+    spread = scaler.normalise(y).std(0)
+    torch.testing.assert_close(spread[:3], torch.ones_like(spread[:3]), atol=0.01, rtol=0)
+    assert float(scaler.scale[3]) == pytest.approx(0.2)  # silent: its noise is all it has
+
+
 def test_scaler_keeps_fractions_and_precision():
     assert dc.Scaler(0.5, 2).normalise(torch.tensor(1.5)) == 0.5
     fine = torch.tensor(1 / 3, dtype=torch.float64)

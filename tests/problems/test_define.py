@@ -347,3 +347,10 @@ def test_verify_stays_in_a_box_that_is_open_and_in_units_of_the_family(
     )
     report = dc.problems.verify(problem, quiet=True)
     assert report.ok, str(report)
+
+
+def test_noise_below_the_round_off_of_float32_is_named() -> None:
+    problem = define(simulate=lambda x: 101325 + 0.2 * simulate(x), noise_std=0.002)
+    report = dc.problems.verify(problem, quiet=True)
+    assert "float32 tells y near 101325 apart by 0.012 only" in str(report)
+    assert dc.problems.verify(define(noise_std=0.002), quiet=True).ok

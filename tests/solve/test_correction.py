@@ -35,15 +35,18 @@ def linear(matrix):
 class Case:
     """y = A x, latents that are cumulated noise, and a g that finds only a part of them."""
 
-    def __init__(self, n, m, *, share=0.5, seed=0):
+    def __init__(self, n, m, *, share=0.5, seed=0, unit=1.0):
         self.n, self.m = n, m
-        self.matrix = normal(m, n, seed=seed) / n**0.5
-        family = normal(300, n, seed=seed + 1).cumsum(1) / n**0.5
+        self.matrix = normal(m, n, seed=seed) / n**0.5 / unit
+        family = unit * normal(300, n, seed=seed + 1).cumsum(1) / n**0.5
         gain = share * torch.linalg.pinv(self.matrix)
         corrections = Corrections.of(family, largest=64, kept=64)
         if n > correction.DENSE:
-            tables = tabulated(corrections, [self.matrix / NOISE])
-            corrections = replace(corrections, log_determinants=tables[0], log_variances=tables[1])
+            own = corrections.scale
+            tables = tabulated(corrections, [own * self.matrix / NOISE])
+            corrections = replace(
+                corrections, log_determinants=tables[0], log_variances=tables[1], table_unit=own
+            )
         self.corrections = corrections
         self.pair = dc.Deceptron(
             linear(self.matrix),
@@ -84,8 +87,8 @@ class Case:
         return means[place, torch.arange(len(y))]
 
 
-def spanned(case, y, **settings):
-    """Of every row at its start, with the point there."""
+def spanned(case, y, *, at=None, **settings):
+    """Of every row at its start or elsewhere, and that start."""
     task = prepare(
         Known.of(case.pair),
         y,
@@ -111,7 +114,7 @@ def spanned(case, y, **settings):
         objective=task.objective,
         surrogate=task.surrogate,
     )
-    point = model.values(task.start, task.target)
+    point = model.values(task.start if at is None else at, task.target)
     return Spanned(model, point, task.start, task.box, case.corrections), task.start
 
 
@@ -364,3 +367,29 @@ def test_a_correction_never_ends_worse_than_its_start():
     before = dc.solve(case.pair, 5 * y, noise_std=NOISE, max_iterations=0)
     assert bool((solution.residual <= before.residual).all())
     assert bool(solution.x.isfinite().all())
+
+
+def test_without_derivatives_the_residual_at_the_start_is_right_at_the_bounds():
+    """The image of the correction so far is measured by a step, which must not leave the box."""
+    n = 40
+    case = Case(n, 60)
+    x, y = case.observe(6)
+    settings = {"forward": lambda rows: rows.numpy() @ case.matrix.numpy().T}
+    settings |= {"differentiable": False, "bounds": (-0.4, 0.4)}
+    at = (3 * x).clamp(-0.4, 0.4)  # most components at a bound
+    span, start = spanned(case, y, at=at, **settings)
+    so_far = (torch.zeros(6, dtype=torch.int64), torch.full((6,), 0.3, dtype=torch.float64))
+    span.grow(so_far, 2)
+    expected = (y - start @ case.matrix.T) / NOISE
+    torch.testing.assert_close(span._r, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_the_units_of_x_do_not_matter(unit):
+    """Tables of corrections are in units of the family; in those of x their ends were reached."""
+    n = 40
+    plain, other = Case(n, 60), Case(n, 60, unit=unit)
+    _, y = plain.observe(5)
+    found, again = (dc.solve(case.pair, y, noise_std=NOISE) for case in (plain, other))
+    torch.testing.assert_close(again.x / unit, found.x, rtol=1e-3, atol=1e-4)
+    assert torch.equal(again.iterations, found.iterations)

@@ -1,6 +1,7 @@
 """A residual has no limit, an error has: bars of unexplained rows are no wider than the family."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -70,3 +71,17 @@ def test_bars_of_noisier_data_count_the_noise_that_went_through_the_start():
         low, high = found.interval(0.9)
         held.append(((x >= low) & (x <= high))[noisier].double().mean())
     assert 0.79 < float(torch.stack(held).mean()) < 0.95
+
+
+def test_more_noise_that_is_told_never_makes_bars_narrower():
+    """A surrogate that errs by much more than the noise: what is left of a row is its error."""
+    case = Case(6, 12)
+    with_family(case)
+    corrections = replace(case.corrections, keep=(True, True))
+    case.pair.calibration = replace(case.pair.calibration, corrections=corrections)
+    _, y = case.observe(8)
+    y = y + 16 * NOISE * normal(8, 12, seed=5).sign()
+    found = [dc.solve(case.pair, y, noise_std=k * NOISE) for k in (1, 2, 4, 8)]
+    for less, more in pairwise(found):
+        assert torch.equal(less.x, more.x)
+        assert bool((more.std >= 0.97 * less.std).all())

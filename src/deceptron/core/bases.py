@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -100,7 +100,7 @@ class GridBasis:
     def _turn(self, v: Tensor, contracted: int, *, squared: bool = False) -> Tensor:
         turned, after = v.double(), v.shape[-1]
         for kind, length in zip(self.kinds, self.shape, strict=True):
-            waves = _waves(kind, length)[0].to(turned)
+            waves = _waves(kind, length, turned.device)[0]
             waves = waves if contracted else waves.mT
             waves = waves.square() if squared else waves
             after //= length
@@ -119,28 +119,30 @@ class EigenBasis:
     """Principal directions, rows of ``vectors``, completed to a basis in no particular order."""
 
     vectors: Float[Tensor, "k n"]
+    _kept: dict[torch.device, Tensor] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def _complete(self) -> Float[Tensor, "n n"]:
-        k, n = self.vectors.shape
-        vectors = self.vectors.double().T
-        if k == n:
-            return vectors
-        # The columns that QR adds span the complement of the first k.
-        full = torch.linalg.qr(vectors, mode="complete").Q
-        return torch.cat([vectors, full[:, k:]], 1)
+    def _complete(self, device: torch.device) -> Float[Tensor, "n n"]:
+        if device not in self._kept:
+            k, n = self.vectors.shape
+            vectors = self.vectors.double().T
+            if k < n:
+                # The columns that QR adds span the complement of the first k.
+                full = torch.linalg.qr(vectors, mode="complete").Q
+                vectors = torch.cat([vectors, full[:, k:]], 1)
+            self._kept[device] = vectors.to(device)
+        return self._kept[device]
 
     def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
         """Coefficients of rows."""
-        return v.double() @ self._complete.to(v.device)
+        return v.double() @ self._complete(v.device)
 
     def back(self, c: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
         """Rows of coefficients."""
-        return c.double() @ self._complete.to(c.device).T
+        return c.double() @ self._complete(c.device).T
 
     def diagonal(self, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
         """Diagonals of the covariances that have these variances."""
-        return spectra.double() @ self._complete.to(spectra.device).square().T
+        return spectra.double() @ self._complete(spectra.device).square().T
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,21 +204,26 @@ def leading(
 
     By a randomised range finder with two power iterations, seeded: the same rows give the same.
     """
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[rows.device] if rows.device.type == "cuda" else []):
         torch.manual_seed(0)
         width = min(rank + OVERSAMPLING, *rows.shape)
         _, values, vectors = torch.svd_lowrank(rows, q=width, niter=2)
     return values[:rank].square(), vectors[:, :rank].contiguous()
 
 
-_KEPT: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
+_CPU = torch.device("cpu")
+_KEPT: dict[tuple[str, int, torch.device], tuple[Tensor, Tensor]] = {}
 
 
-def _waves(kind: str, length: int) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
+def _waves(
+    kind: str, length: int, device: torch.device = _CPU
+) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
     """Orthonormal waves as rows, and how many half wavelengths each has on the axis."""
-    if (kind, length) not in _KEPT:
-        _KEPT[kind, length] = _made(kind, length)
-    return _KEPT[kind, length]
+    key = kind, length, device
+    if key not in _KEPT:
+        waves, halves = _made(kind, length)
+        _KEPT[key] = waves.to(device), halves.to(device)
+    return _KEPT[key]
 
 
 def _made(kind: str, length: int) -> tuple[Tensor, Tensor]:

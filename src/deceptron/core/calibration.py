@@ -203,6 +203,7 @@ def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str
     document["by_family"] = list(corrections.by_family)
     document["family_factor"] = corrections.family_factor
     document["keep"] = list(corrections.keep)
+    document["table_unit"] = corrections.table_unit
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
@@ -258,6 +259,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         by_family=_two_flags("by_family", document.get("by_family", [False, False])),
         family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
         keep=_two_flags("keep", document.get("keep", [False, False])),
+        table_unit=_positive("table_unit", document.get("table_unit", 1.0)),
     )
     _check_tables(found)
     return found

@@ -88,6 +88,9 @@ class Corrections:
     tried before any correction, and taken if it explains the data; ``family_factor`` is what makes
     90% intervals of such answers hold 90%. Both are for rows that are solved densely.
 
+    Tables are for x in units of ``table_unit``: in those its latents are of size one, whatever the
+    units of x, and every strength that is asked for lies between the nodes.
+
     Where several latents explain the same data, as those of y = x^2 do, a correction finds one of
     them, and a start that is their mean is nearer to the truth. ``keep`` says of the same two
     whether starts are left as they are.
@@ -105,6 +108,7 @@ class Corrections:
     by_family: tuple[bool, bool] = (False, False)
     family_factor: float = 1.0
     keep: tuple[bool, bool] = (False, False)
+    table_unit: float = 1.0
 
     @staticmethod
     def of(family: Float[Tensor, "N *x"], *, largest: int, kept: int) -> Corrections:
@@ -152,14 +156,14 @@ class Corrections:
     def log_determinant(self, t: Float[Tensor, "S B"]) -> Float[Tensor, "M S B"]:
         """``log det (1 + t K^(1/2) J' S^-1 J K^(1/2))`` of every member, from the table."""
         assert self.log_determinants is not None
-        return _between(DETERMINANT_NODES, self.log_determinants, t)
+        return _between(DETERMINANT_NODES, self.log_determinants, t * self.table_unit**-2)
 
     def std(
         self, member: Int[Tensor, " B"], size: Float[Tensor, " B"], precision: Float[Tensor, " B"]
     ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:
         """Of each component, before the data were seen and as they leave it, from the table."""
         assert self.log_variances is not None
-        t = (self.scale * size.double()).square() * precision.double()
+        t = (self.scale / self.table_unit * size.double()).square() * precision.double()
         table = self.log_variances.to(t)
         found = t.new_empty(len(t), table.shape[2])
         for number in member.unique().tolist():

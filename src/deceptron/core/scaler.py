@@ -33,20 +33,27 @@ class Scaler(nn.Module):
         self.register_buffer("scale", scale.to(dtype))
 
     @classmethod
-    def fit(cls, y: Tensor, per: Literal["component", "channel"] = "component") -> Scaler:
+    def fit(
+        cls,
+        y: Tensor,
+        per: Literal["component", "channel"] = "component",
+        *,
+        least: Tensor | float = 0.0,
+    ) -> Scaler:
         """Mean and standard deviation of ``y`` (rows first), per component or per first axis.
 
-        A component that hardly varies keeps a scale of at least 1e-6 of the largest one, so that
-        round-off in a constant sensor is not blown up to unit variance.
+        No scale is below ``least``, nor below 1e-6 of its own mean: round-off in a constant sensor
+        is not blown up to unit variance. Of others it knows nothing, since their units may differ.
         """
         check_rows("y", y)
         check_choice("per", per, ("component", "channel"))
         axes = (0,) if per == "component" else (0, *range(2, y.ndim))
         scale, shift = torch.std_mean(y, dim=axes, correction=0, keepdim=True)
         scale, shift = scale[0], shift[0]
+        scale = scale.maximum(1e-6 * shift.abs()).maximum(torch.as_tensor(least).to(scale))
         largest = scale.max()
-        floor = 1e-6 * largest if bool(largest > 0) else torch.ones_like(largest)
-        return cls(shift, scale.clamp_min(floor))
+        silent = largest if bool(largest > 0) else torch.ones_like(largest)
+        return cls(shift, torch.where(scale > 0, scale, silent))
 
     def normalise(self, y: Tensor) -> Tensor:
         """Physical units to normalised units."""

@@ -124,7 +124,9 @@ class AnswerBars:
     ) -> Float[Tensor, "S k n"]:
         """Errors of this spread whose components go together as those of the prior do."""
         n = std.shape[1]
-        white = torch.randn(samples, n, dtype=torch.float64, generator=generator).to(std.device)
+        place = None if generator is None else generator.device
+        white = torch.randn(samples, n, dtype=torch.float64, generator=generator, device=place)
+        white = white.to(std.device)
         fields = std.new_zeros(samples, *std.shape)
         for number in self.member.unique().tolist():
             rows = (self.member == number).nonzero().flatten()

@@ -94,11 +94,9 @@ class Dataset:
         A sensor that hardly varies shows its noise alone, which should not count for more than one.
         """
         problem, y = self.problem, self.train.y
-        fitted = Scaler.fit(y, per=problem.scaling)
         if problem.scaling != "component":
-            return fitted
-        noise = torch.as_tensor(problem.noise_std).to(y).broadcast_to(y.shape[1:])
-        return Scaler(fitted.shift, fitted.scale.maximum(noise))
+            return Scaler.fit(y, per=problem.scaling)
+        return Scaler.fit(y, least=torch.as_tensor(problem.noise_std).broadcast_to(y.shape[1:]))
 
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
         problem, index = self.problem, SPLITS.index(split)

@@ -17,6 +17,8 @@ from deceptron.problems.dataset import Dataset, Split
 # Errors and corrections are measured in x as it is: with six parameters a ratio of 100 cost 15% of
 # accuracy, one of 100,000 all of what is known about the small ones.
 LARGEST_RATIO = 1e2
+# Steps of a precision, in units of the noise, that go unnoticed.
+COARSEST = 0.5
 
 
 def uneven_units(x: Float[Tensor, "N *x"]) -> str | None:
@@ -33,6 +35,26 @@ def uneven_units(x: Float[Tensor, "N *x"]) -> str | None:
         f"components of x must vary by about as much; they vary by {float(spread.min()):.2g} to "
         f"{float(spread.max()):.2g}, and little is learned about the small ones: train and solve "
         "with dc.problems.unitless(problem), whose physical(x) leads back"
+    )
+
+
+def unresolved(
+    y: Float[Tensor, "N *y"], noise_std: float | Tensor, dtype: torch.dtype
+) -> str | None:
+    """A sentence if numbers of this precision are coarser than the noise, as those of a pressure
+    near 101325 with noise of 0.002 are.
+    """
+    coarse = torch.finfo(dtype).eps * y.double().abs().amax(0)
+    noise = torch.as_tensor(noise_std).to(coarse).broadcast_to(coarse.shape)
+    bad = coarse > COARSEST * noise
+    if not bool(bad.any()):
+        return None
+    place = tuple(bad.nonzero()[0].tolist())
+    size, step, noisy = (float(part[place]) for part in (y.abs().amax(0), coarse, noise))
+    return (
+        f"{str(dtype).removeprefix('torch.')} tells y near {size:.6g} apart by {step:.2g} only, "
+        f"and its noise is {noisy:.2g}: let simulate subtract a constant, or train with "
+        "dtype=torch.float64"
     )
 
 

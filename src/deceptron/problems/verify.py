@@ -15,7 +15,7 @@ from deceptron.core.box import Box
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import DeceptronError, in_words
 from deceptron.problems.base import Problem
-from deceptron.problems.units import uneven_units
+from deceptron.problems.units import uneven_units, unresolved
 
 T = TypeVar("T")
 
@@ -101,6 +101,7 @@ def _verify_simulator(problem: Problem, x: Tensor, seed: int, found: _Findings) 
         found.skipped.append("all that needs a row with an answer")
         return
     x, y = x[good], y[good]
+    found.of("noise above round-off", lambda: _resolved(problem, y))
     found.of("input left alone", lambda: _leaves_input(problem, x))
     found.of("dtype kept", lambda: _dtypes(problem, x))
     found.of("same answer twice", lambda: _repeatable(problem, x, y))
@@ -173,6 +174,14 @@ def _samples(problem: Problem, rows: int, seed: int) -> Tensor:
 def _units(x: Tensor) -> None:
     if (words := uneven_units(x)) is not None:
         raise _Wrong(words)
+
+
+def _resolved(problem: Problem, y: Tensor) -> None:
+    noise = torch.as_tensor(problem.noise_std)
+    if bool((noise > 0).all()):
+        words = unresolved(y, noise, torch.float32)
+        if words is not None:
+            raise _Wrong(words)
 
 
 def _follows_generator(problem: Problem, seed: int) -> None:

@@ -122,7 +122,7 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     noise = task.believed_noise
     if known.g is None or noise is None or prior is None:
         return None
-    ratio = outcome.over_error
+    ratio = _widening(task, outcome.over_error, noise)
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)
@@ -159,6 +159,25 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
         shapes=() if task.corrections is None else task.corrections.members,
         member=notes["member"][corrected] if len(corrected) else corrected,
     )
+
+
+def _widening(
+    task: Task, ratio: Float[Tensor, " B"], noise: Float[Tensor, "#B m"]
+) -> Float[Tensor, " B"]:
+    """What bars are multiplied by for a residual of ``ratio`` times what was told.
+
+    The factor of the bars was found with residuals in units of the noise of training, s0. What a
+    row leaves beyond the noise s that was told, R^2 - s^2, counts in those units too: more noise
+    that is told must not make bars narrower by explaining less of it away. At s = s0, and below,
+    this is the ratio itself.
+    """
+    if task.known.calibration.noise_std is None:
+        return ratio
+    there = noise.isfinite()
+    relative = torch.where(there, noise / task.table_noise.to(noise), 0.0).square()
+    told = relative.sum(1) / there.sum(1).clamp_min(1)
+    excess = (ratio.square() - 1).clamp_min(0.0) * told.clamp_min(1.0).to(ratio)
+    return torch.where(ratio > 1, (1 + excess).sqrt(), ratio)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +227,7 @@ class _CorrectedStd(RowData):
     def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
         corrections = self.corrections
         if self.spread is not None:
-            before = self.size[:, None] * corrections.spread[self.member].to(self.size)
+            before = self.size[:, None] * corrections.spread.to(self.size)[self.member]
             after = self.spread
         else:
             before, after = corrections.std(self.member, self.size, self.seen)

@@ -173,9 +173,10 @@ class Spanned:
         here = _Here(self._model, point, slice(None))
         prior = self._prior(so_far)
         if so_far is not None:
+            # Back towards the start: a step further on may leave the box.
             length = norm(self._e)
-            a = self._add(here, self._home.forward(self._e))
-            self._move_residual(length[:, None] * a)
+            a = self._add(here, self._home.forward(-self._e))
+            self._move_residual(-length[:, None] * a)
         e, left, value = self._fit(prior)
         noise = self._model.objective.count.to(value)
         for _ in range(pairs):
@@ -273,10 +274,12 @@ class Spanned:
         if not model.has_derivatives:
             # What the box left of the direction is what the image belongs to.
             d = _placed(rows, self._home.forward(step), len(d))
-            inside = products(self._c, d)
+            inside, taken = products(self._c, d), norm(d)
             d, a = d - self._coefficients(inside), a - self._image(inside)
-            length = norm(d).clamp_min(1e-300)[:, None]
-            d, a = d / length * usable[:, None], a / length * usable[:, None]
+            length = norm(d)
+            usable = usable & (length > 1e-6 * taken)
+            length = torch.where(usable, length, torch.inf)[:, None]
+            d, a = d / length, a / length
         self._append(d, a)
         return a
 

@@ -54,8 +54,10 @@ EAGER_GAIN = 0.05
 # Rows whose corrections can be calibrated against.
 FEWEST = 16
 # What corrections may raise the error of validation rows by, and how many standard errors beyond
-# chance, before starts are left as they are: rows from elsewhere need their corrections.
-HARM, BEYOND_CHANCE = 0.02, 4.0
+# chance, before starts are left as they are: rows from elsewhere need their corrections. Much harm
+# is believed sooner, and any that goes with answers so many times further off than their bars say.
+HARMS = ((0.02, 4.0), (0.1, 2.5))
+FAR_OFF, FAR_OFF_HARM = 5.0, (0.02, 1.0)
 
 
 # Hears what is being done and which share of it is.
@@ -281,8 +283,12 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
         if int((start.reason == Reason.START_IS_BETTER).sum()) < FEWEST:
             return False
         worse = errors(False, forward)[1] - least
-        chance = BEYOND_CHANCE * float(worse.std()) / len(worse) ** 0.5
-        return float(worse.mean()) > max(HARM * float(least.mean()), chance)
+        chance = float(worse.std()) / len(worse) ** 0.5
+        astray = forward is not None and corrections.factor > FAR_OFF
+        return any(
+            float(worse.mean()) > max(harm * float(least.mean()), beyond * chance)
+            for harm, beyond in (*HARMS, *([FAR_OFF_HARM] if astray else []))
+        )
 
     def useless() -> bool:
         least = float(errors(True, None)[1].mean())

@@ -46,6 +46,7 @@ def with_tables(
     """
     y_shape = tuple(pair.f(x[:1]).shape[1:])
     noise = pair.scaler.noise(problem.noise_std, y_shape).double().flatten()
+    noise = noise / corrections.scale  # x in units of its own spread
     simulate = problem.unchecked().simulate if problem.differentiable else None
 
     def forward(rows: Tensor) -> Tensor:
@@ -68,7 +69,12 @@ def with_tables(
             told(0.5 * (place + 1) / len(points))
         tables = sketch.tabulated(corrections, sketches, told=lambda share: told(0.5 + 0.5 * share))
     determinants, variances = tables
-    return replace(corrections, log_determinants=determinants, log_variances=variances)
+    return replace(
+        corrections,
+        log_determinants=determinants,
+        log_variances=variances,
+        table_unit=corrections.scale,
+    )
 
 
 def _dense(forward: RowMap, row: Float[Tensor, "1 *x"]) -> Float[Tensor, "m n"]:
