@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from deceptron.core import bases
 from deceptron.core.bases import (
     DiagonalGaussian,
     EigenBasis,
@@ -35,6 +36,16 @@ def test_waves_are_orthonormal_and_back_undoes_forward(kind, length):
     v = normal(5, length)
     torch.testing.assert_close(basis.back(basis.forward(v)), v, atol=1e-12, rtol=0)
     torch.testing.assert_close(basis.forward(v), v @ waves.T, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("length", [8, 9, 15, 16])
+@pytest.mark.parametrize("kind", bases.WAVES)
+def test_long_axes_have_the_same_waves(kind, length, monkeypatch):
+    basis, v = GridBasis((3, length, 2), ("none", kind, "none")), normal(4, 6 * length)
+    expected = basis.forward(v), basis.back(v)
+    monkeypatch.setattr(bases, "LONG", 7)
+    torch.testing.assert_close(basis.forward(v), expected[0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(basis.back(v), expected[1], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("length", [8, 9])

@@ -16,11 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.fast_waves import from_waves, to_waves
+
 # An axis with fewer points is a list of components, not a grid.
 SHORTEST_AXIS = 8
 # Nothing in a spectrum counts as smaller than this share of its largest entry.
 FLOOR = 1e-9
 WAVES = ("sine", "cosine", "fourier")
+# Longer axes are transformed by FFT: some hundred points are as fast by a matrix.
+LONG = 256
 # Directions beyond those asked for that make a randomised range finder sure of them.
 OVERSAMPLING = 32
 
@@ -100,10 +104,14 @@ class GridBasis:
     def _turn(self, v: Tensor, contracted: int, *, squared: bool = False) -> Tensor:
         turned, after = v.double(), v.shape[-1]
         for kind, length in zip(self.kinds, self.shape, strict=True):
+            after //= length
+            if length > LONG and kind in WAVES and not squared:
+                along = to_waves if contracted else from_waves
+                turned = along(kind, turned.reshape(-1, length, after))
+                continue
             waves = _waves(kind, length, turned.device)[0]
             waves = waves if contracted else waves.mT
             waves = waves.square() if squared else waves
-            after //= length
             # A view with the axis second, so that no axis has to be moved. With nothing behind it
             # that is one product of matrices.
             if after == 1:

@@ -123,7 +123,10 @@ _WORDS = {
     Reason.SMALL_STEP: "stationary: further steps would not move x",
     Reason.SURROGATE_LIMIT: "as close as the surrogate can tell, above the noise: pass forward=",
     Reason.NO_DATA: "no usable data: every sensor is missing",
-    Reason.NOISIER: "explained only by more noise than was assumed: check noise_std",
+    Reason.NOISIER: (
+        "explained only by more noise than was assumed: check noise_std, or look for a sensor that "
+        "is off and give it as NaN"
+    ),
     Reason.START_IS_BETTER: (
         "left at its start, which does not explain the data: validation rows gained nothing by "
         "corrections (several x give one y, or a surrogate that errs: pass forward=)"
