@@ -50,6 +50,18 @@ def test_a_numpy_simulator_is_solved_where_the_network_alone_is_wrong():
     assert bool((solution.cost.surrogate > 0).all())
 
 
+def test_a_row_takes_ten_steps_by_values_unless_it_may_take_more():
+    pair = Replaced(invertible_pair(), lambda y: 0.02 * y[:, :6])
+    simulate = Simulator(pair)
+    _, y = observations(simulate)
+    settings = {"forward": simulate, "differentiable": False, "tolerance": 1e-9}
+    method = dc.methods.guarded(directions=Directions(most=1))
+    solution = dc.solve(pair, y, method=method, **settings)
+    assert int(solution.iterations.max()) == 10
+    further = dc.solve(pair, y, method=method, max_iterations=12, **settings)
+    assert int(further.iterations.max()) == 12
+
+
 def test_a_linear_simulator_and_an_exact_adjoint_give_the_least_squares_solution():
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(9, 4, dtype=torch.float64, generator=generator)

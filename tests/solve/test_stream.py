@@ -132,6 +132,18 @@ def test_noise_of_every_row_goes_with_its_rows(tmp_path, instance, axes):
         solve_file(pair, tmp_path / "y.npy", tmp_path / "z.npz", noise_std=noise[:7], **SETTINGS)
 
 
+def test_chunks_do_not_matter_to_a_pair_for_many_noise_levels(tmp_path):
+    pair = dc.load("heat-1d")
+    y = dc.problems.get("heat-1d").dataset(7).test.y[:6]
+    np.save(tmp_path / "y.npy", y.numpy())
+    noise = np.array([[0.01], [0.04], [0.02], [0.01], [0.015], [0.04]])
+    for rows in (2, 6):
+        solve_file(
+            pair, tmp_path / "y.npy", tmp_path / f"{rows}.npy", chunk_rows=rows, noise_std=noise
+        )
+    assert np.abs(np.load(tmp_path / "2.npy") - np.load(tmp_path / "6.npy")).max() < 1e-5
+
+
 def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):
     pair, y, expected = instance
     np.savez_compressed(tmp_path / "y.npz", measurements=y)
