@@ -128,7 +128,7 @@ class Deceptron(nn.Module):
             return self
         if bool((levels != levels[0]).any()):
             raise ConfigError(
-                "at_noise takes noise of one level, since a pair has one g; noise_std has rows from "
+                "at_noise takes noise of one level, since a pair has one g; got rows of noise from "
                 f"{float(levels.min()):.3g} to {float(levels.max()):.3g}, normalised units"
             )
         return Deceptron(

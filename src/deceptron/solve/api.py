@@ -93,8 +93,9 @@ def solve(
             ``(B, 1, ...)`` with one for each row, or the shape of y; infinite is a missing sensor.
             Residuals then count by their noise, and rows stop once they are down to it (the
             discrepancy principle). A pair that was trained for a range of noise levels is used at
-            that of each row, to 2%. Without it the guarded method takes the noise that the pair was trained for,
-            unless another stopping rule is given, and allows for data that are noisier.
+            that of each row, to 2%. Without it the guarded method takes the noise that the pair was
+            trained for, unless another stopping rule is given, and allows for data that are
+            noisier.
         prior: mean and covariance of the latents to regularise by, for example
             ``problem.prior``; needs ``noise_std``. Methods that start at zero then start at the
             mean, and inner solvers are preconditioned by the covariance.

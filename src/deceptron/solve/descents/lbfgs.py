@@ -64,7 +64,9 @@ class Pairs(RowData):
         keep = keep if wanted is None else keep & wanted
 
         def push(old: Tensor, new: Tensor) -> Tensor:
-            return torch.where(keep[:, None, None], torch.cat([new[:, None], old[:, :-1]], dim=1), old)
+            return torch.where(
+                keep[:, None, None], torch.cat([new[:, None], old[:, :-1]], dim=1), old
+            )
 
         return Pairs(push(self.s, s), push(self.y, y), point.x, point.gradient)
 
