@@ -441,7 +441,7 @@ def test_the_reverse_map_of_a_row_is_that_of_its_own_noise(method):
         pair, y, method=method, noise_std=noise, callback=lambda k, s: seen.extend(s.rows.tolist())
     )
     assert set(seen) == {0, 1, 2, 3}
-    low, high = together.interval()
+    low, _ = together.interval()
     for row in range(4):
         alone = dc.solve(pair, y[[row]], method=method, noise_std=float(noise[row]))
         torch.testing.assert_close(together.x[row], alone.x[0], rtol=0, atol=1e-10)

@@ -61,12 +61,10 @@ class Pairs(RowData):
         if self.s.shape[1] == 0:
             return Pairs(self.s, self.y, point.x, point.gradient)
         keep = _curved(s, y)
-        keep = keep if wanted is None else keep & wanted
+        keep = (keep if wanted is None else keep & wanted)[:, None, None]
 
         def push(old: Tensor, new: Tensor) -> Tensor:
-            return torch.where(
-                keep[:, None, None], torch.cat([new[:, None], old[:, :-1]], dim=1), old
-            )
+            return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)
 
         return Pairs(push(self.s, s), push(self.y, y), point.x, point.gradient)
 
