@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.solve.results import MARK
 from tests.cli.command import run
 
 WITHOUT_NOISE = {
@@ -41,7 +42,7 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
     expected = dc.solve(pair, y, method="lm", max_iterations=5)
     with np.load(tmp_path / "x.npz") as result:
         np.testing.assert_allclose(result["x"], expected.x.numpy(), atol=1e-4)
-        assert set(result) == WITHOUT_NOISE
+        assert set(result) == WITHOUT_NOISE | {MARK}
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,32 @@ def test_what_a_job_draws_depends_on_the_job_alone(tmp_path, make):
         assert sorted(succeed(crew.run(draw, jobs[::-1]))) == jobs
     if isinstance(executor, ThreadPoolExecutor):
         executor.shutdown()
-    else:
-        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), before)
     for job in jobs:
         torch.manual_seed(seed_of(job))
         assert (tmp_path / str(job[1])).read_text() == f"1 {torch.rand(1).item()}"
+
+
+def draw_twice(job):
+    """With time for another thread in between."""
+    folder, number = job
+    first = torch.rand(1).item()
+    time.sleep(0.01)
+    (Path(folder) / str(number)).write_text(f"{first} {torch.rand(1).item()}")
+
+
+@pytest.mark.fixed_draws
+def test_threads_of_one_process_draw_what_their_jobs_draw(tmp_path):
+    jobs = [(str(tmp_path), number) for number in range(8)]
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    with ThreadPoolExecutor(4) as pool, engine(pool) as crew:
+        assert sorted(succeed(crew.run(draw_twice, jobs))) == jobs
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+    for job in jobs:
+        torch.manual_seed(seed_of(job))
+        expected = f"{torch.rand(1).item()} {torch.rand(1).item()}"
+        assert (tmp_path / str(job[1])).read_text() == expected
 
 
 def test_a_pool_that_breaks_fails_its_jobs_and_hangs_nowhere(tmp_path):

@@ -261,6 +261,7 @@ class TestBadFiles:
             {"prior_share": "much"},
             {"trust": {"parts": {}}},
             {"family": "grid"},
+            {"family": {"basis": "grid"}, "corrections": None},
             {"corrections": {"scale": 1.0, "factor": 1.0, "shape": [9], "waves": ["square"]}},
             {"corrections": {"scale": float("nan"), "factor": 1.0}},
         ):

@@ -233,8 +233,8 @@ def test_a_map_bound_to_a_noise_keeps_it_in_its_file(tmp_path):
     x = rows(network, dtype=torch.float32)
     scaler = dc.Scaler(0.0, 2.0)
     pair = dc.Deceptron(Wiener(network.in_shape, network.out_shape), network, scaler=scaler)
-    loud = pair.at_noise(3.0)  # 1.5 normalised, three times that of the fit
-    assert torch.equal(loud.g(x), network.at_noise(1.5)(x))
+    loud = pair.at_noise(2.0)  # 1.0 normalised, twice that of the fit
+    assert torch.equal(loud.g(x), network.at_noise(1.0)(x))
     restored = dc.load(dc.save(loud, tmp_path / "pair.safetensors"))
     assert torch.equal(restored.g(x), loud.g(x))
     assert torch.equal(restored.at_noise(1.0).g(x), network(x))

@@ -80,6 +80,25 @@ def test_a_noise_that_is_none_is_refused():
         pair.at_noise(torch.ones(5))
 
 
+def test_each_row_of_a_noise_has_a_level_of_its_own():
+    """Levels are rounded, from that of the training; of one row or of many, the same."""
+    pair = dc.load("heat-1d")
+    ratio = torch.tensor([1.0, 1.004, 2.0, 0.5, 3.0, 3.01, torch.inf], dtype=torch.float64)
+    noise = pair.noise_std * ratio[:, None]
+    levels = pair.g_levels(noise)
+    assert levels[0] == levels[1] == pair.g.noise_level
+    assert levels[4] == levels[5]
+    torch.testing.assert_close(levels / levels[0], ratio, rtol=0.011, atol=0)
+    torch.testing.assert_close(levels[:4], levels[0] * ratio[[0, 0, 2, 3]], rtol=1e-12, atol=0)
+    assert [float(pair.g_levels(float(own))) for own in noise[:, 0]] == levels.tolist()
+    gone = noise.repeat(1, 64)
+    gone[:, 5:] = torch.inf  # the sensors that there are decide
+    there = float((noise[2] / pair.scaler.scale[:5]).square().mean().sqrt())
+    assert float(pair.g_levels(gone)[2]) == pytest.approx(there, rel=0.011)
+    with pytest.raises(dc.ConfigError, match="takes noise of one level"):
+        pair.at_noise(noise)
+
+
 def test_repr_says_what_the_pair_is_in_a_few_lines():
     """Its layers would fill a page; they are in repr(pair.f)."""
     lines = repr(dc.load("heat-2d")).splitlines()

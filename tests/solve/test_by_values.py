@@ -8,6 +8,8 @@ import deceptron as dc
 from deceptron.core import Reason
 from deceptron.solve.span import Directions
 from tests.solve.pairs import fitted_mlp_pair, invertible_pair
+from tests.solve.test_correction import NOISE
+from tests.solve.test_gaps import known_family
 
 
 class Replaced:
@@ -47,7 +49,21 @@ def test_a_numpy_simulator_is_solved_where_the_network_alone_is_wrong():
     # What is charged is what was asked: no derivative, and every row that was simulated.
     assert simulate.rows == int(solution.cost.f.sum())
     assert solution.cost.forward.tolist() == solution.cost.f.tolist()
-    assert bool((solution.cost.surrogate > 0).all())
+    # The directions of g were enough: the surrogate was not asked for any, nor for a gradient.
+    assert solution.cost.surrogate.tolist() == [0] * 8
+    assert bool(solution.history.cosine.isnan().all())
+
+
+def test_a_row_takes_ten_steps_by_values_unless_it_may_take_more():
+    pair = Replaced(invertible_pair(), lambda y: 0.02 * y[:, :6])
+    simulate = Simulator(pair)
+    _, y = observations(simulate)
+    settings = {"forward": simulate, "differentiable": False, "tolerance": 1e-9}
+    method = dc.methods.guarded(directions=Directions(most=1))
+    solution = dc.solve(pair, y, method=method, **settings)
+    assert int(solution.iterations.max()) == 10
+    further = dc.solve(pair, y, method=method, max_iterations=12, **settings)
+    assert int(further.iterations.max()) == 12
 
 
 def test_a_linear_simulator_and_an_exact_adjoint_give_the_least_squares_solution():
@@ -185,3 +201,14 @@ def test_surrogate_steps_are_a_start_found_on_the_surrogate_and_billed_apart():
     assert solution.cost.forward.tolist() == by_hand.cost.forward.tolist()
     assert solution.cost.surrogate.tolist() == warm.cost.forward.tolist()
     assert solution.cost.g.tolist() == (warm.cost.g + by_hand.cost.g).tolist()
+
+
+def test_passes_that_filled_gaps_before_surrogate_steps_are_not_forgotten():
+    case, _ = known_family(knows_data=False)
+    _, y = case.observe(3)
+    y[:, ::2] = torch.nan
+    settings = {"noise_std": NOISE}
+    warm = dc.solve(case.pair, y, max_iterations=2, **settings)
+    assert bool((warm.cost.surrogate > 0).all())
+    solution = dc.solve(case.pair, y, forward=case.pair.f, surrogate_steps=2, **settings)
+    assert solution.cost.surrogate.tolist() == (warm.cost.forward + warm.cost.surrogate).tolist()

@@ -40,6 +40,8 @@ Y = torch.zeros(3, 6, dtype=torch.float64)
             r"noise_std must .* broadcast to one row of y, .* got shape \(5,\)",
         ),
         ({"tau": 0.0}, dc.ConfigError, r"tau must lie in \(0, inf\]; got 0.0"),
+        ({"tau": 2.0}, dc.ConfigError, "tau needs noise_std > 0: .*; got 2.0 and no noise"),
+        ({"tau": 2.0, "noise_std": 0.0}, dc.ConfigError, "tau needs noise_std > 0"),
         ({"method": "wiener"}, dc.ConfigError, "needs a pair that carries its ridge estimate"),
         ({"method": "one-shot", "x0": Y}, dc.ConfigError, "x0 has no use in method 'one-shot'"),
         ({"pair": PAIR.f}, dc.ConfigError, "method 'guarded' needs a pair with f and g"),

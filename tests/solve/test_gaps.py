@@ -1,12 +1,16 @@
 """Rows with missing sensors: where they start and how wide their bars are."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
 import torch
 
 import deceptron as dc
 from deceptron.core.bases import DiagonalGaussian, EigenBasis
+from deceptron.core.calibration import Calibration
 from deceptron.geometry.noise_aware import gap_errors
+from deceptron.solve.starts import FILLINGS
 from tests.solve.test_correction import NOISE, Case
 
 N = M = 40
@@ -136,3 +140,69 @@ def test_one_silent_sensor_of_many_is_too_few_to_fill():
     y = problem.simulate(problem.sample(2, generator=torch.Generator().manual_seed(0)))
     y[0, 3] = torch.nan
     assert bool(dc.solve(pair, y).converged.all())
+
+
+class Counted:
+    """A map that counts the rows it is asked for."""
+
+    def __init__(self, map_):
+        self.map, self.rows = map_, 0
+
+    def __call__(self, rows):
+        self.rows += len(rows)
+        return self.map(rows)
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_filling_gaps_by_passes_through_both_maps_is_charged(forward):
+    """Without a covariance of the data. The rows with gaps are all, so nobody pays for others."""
+    case = Case(6, 9)
+    f, g = Counted(case.pair.f), Counted(case.pair.g)
+    pair = type("Pair", (), {"f": f, "g": g})
+    _, y = case.observe(3)
+    y[:, 2] = torch.nan
+    settings = {"forward": case.pair.f} if forward else {}
+    solution = dc.solve(pair, y, method="one-shot", **settings)
+    assert solution.cost.g.tolist() == [g.rows // 3] * 3 == [1 + FILLINGS] * 3
+    counted = solution.cost.surrogate if forward else solution.cost.f
+    assert counted.tolist() == [f.rows // 3] * 3
+    y[0] = 1.0
+    first, *others = dc.solve(pair, y, method="one-shot", **settings).cost.g.tolist()
+    assert [first, *others] == [1, 1 + FILLINGS, 1 + FILLINGS]
+
+
+def test_a_linear_start_is_no_pass_through_g():
+    case = Case(6, 9)
+    g = Counted(case.pair.g)
+    pair = SimpleNamespace(
+        f=case.pair.f, g=g, wiener=case.pair.g, calibration=Calibration(start="wiener")
+    )
+    _, y = case.observe(3)
+    solution = dc.solve(pair, y, tolerance=1e9)
+    assert g.rows == 0
+    assert solution.cost.g.tolist() == [0, 0, 0]
+
+
+def test_what_a_missing_sensor_would_show_is_predicted_at_every_point():
+    """d-ipg-difference heads for g(y*), and y* is f(x) there. Its full steps, by hand."""
+    rng = torch.Generator().manual_seed(1)
+    a = torch.randn(8, 6, dtype=torch.float64, generator=rng)
+    inverse = 0.9 * torch.linalg.pinv(a)
+
+    def f(x):
+        return torch.tanh(x @ a.T) + 0.2 * (x @ a.T)
+
+    def g(y):
+        return 1.5 * torch.tanh(y @ inverse.T)
+
+    y = f(torch.randn(4, 6, dtype=torch.float64, generator=rng))
+    y[:3, :2] = torch.nan
+    pair = SimpleNamespace(f=f, g=g)
+    x = torch.zeros(4, 6, dtype=torch.float64)
+    solution = dc.solve(pair, y, method="d-ipg-difference", x0=x, max_iterations=3)
+    assert bool((solution.history.step_size == 1).all())
+    for _ in range(3):
+        x = x + g(torch.where(y.isnan(), f(x), y)) - g(f(x))
+    torch.testing.assert_close(solution.x, x)
+    # A pass at the start and at each of the next two points, and one more where y* is new there.
+    assert solution.cost.g.tolist() == [6, 6, 6, 4]

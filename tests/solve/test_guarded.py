@@ -302,3 +302,19 @@ def test_rows_on_which_newton_buys_little_go_on_by_their_pairs():
     assert any("l-bfgs" in row for row in names)
     before, after = (projected_gradient(pair, x, y, bounds) for x in (settings["x0"], solution.x))
     assert bool((after <= 1e-5 * before).all()), (after / before).tolist()
+
+
+def test_a_row_remembers_no_pairs_because_a_neighbour_is_slow():
+    rng = torch.Generator().manual_seed(0)
+    a = torch.randn(10, 6, dtype=torch.float64, generator=rng)
+
+    def waves(x):
+        return torch.sin(3 * (x @ a.T)) + 0.3 * (x @ a.T)
+
+    pair = Replaced(type("Waves", (), {"f": staticmethod(waves)}), lambda y: 0 * y[:, :6])
+    y = 3 * torch.randn(8, 10, dtype=torch.float64, generator=rng)
+    settings = {"gradient_tolerance": 1e-9, "max_iterations": 100}
+    together = dc.solve(pair, y, **settings)
+    alone = [dc.solve(pair, y[[row]], **settings) for row in range(8)]
+    assert all("l-bfgs" in solution.history.rule_names(0) for solution in alone)
+    assert together.iterations.tolist() == [int(solution.iterations) for solution in alone]

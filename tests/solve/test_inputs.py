@@ -427,3 +427,61 @@ def test_noise_of_one_row_is_not_cut_with_the_observations(monkeypatch):
     parts = dc.solve(pair, y, method="gn", noise_std=noise)
     torch.testing.assert_close(parts.x, whole.x, rtol=0, atol=1e-9)
     torch.testing.assert_close(parts.over_noise, whole.over_noise)
+
+
+@pytest.mark.parametrize("method", ["one-shot", "guarded"])
+def test_the_reverse_map_of_a_row_is_that_of_its_own_noise(method):
+    """A pair for a range of noise levels has another g for each of them."""
+    pair = dc.load("heat-1d").double()
+    problem = dc.problems.get("heat-1d")
+    y = problem.dataset(7, dtype=torch.float64).test.y[:4]
+    noise = problem.noise_std * torch.tensor([[1.0], [4.0], [1.0], [2.9]], dtype=torch.float64)
+    seen = []
+    together = dc.solve(
+        pair, y, method=method, noise_std=noise, callback=lambda k, s: seen.extend(s.rows.tolist())
+    )
+    assert set(seen) == {0, 1, 2, 3}
+    low, _ = together.interval()
+    for row in range(4):
+        alone = dc.solve(pair, y[[row]], method=method, noise_std=float(noise[row]))
+        torch.testing.assert_close(together.x[row], alone.x[0], rtol=0, atol=1e-10)
+        torch.testing.assert_close(together.std[row], alone.std[0], rtol=1e-8, atol=0)
+        torch.testing.assert_close(low[row], alone.interval()[0][0], rtol=0, atol=1e-8)
+        assert together.reason[row] == alone.reason[0]
+        assert together.trust.score[row] == pytest.approx(float(alone.trust.score[0]))
+    everywhere = dc.solve(pair, y, method=method, noise_std=noise.expand(4, 64))
+    torch.testing.assert_close(everywhere.x, together.x)
+
+
+def test_a_callback_that_ends_a_run_of_many_rows_ends_all_of_them(monkeypatch):
+    pair = calibrated()
+    _, y = observations(pair, 11)
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    calls = []
+
+    def enough(number, snapshot):
+        calls.append((number, snapshot.rows.tolist()))
+        return len(calls) == 3
+
+    solution = dc.solve(pair, y, method="gd", gradient_tolerance=1e-12, callback=enough)
+    assert calls == [(number, [0, 1, 2, 3]) for number in range(3)]
+    assert bool((solution.reason == dc.Reason.CALLBACK).all())
+    assert solution.cost.f.tolist() == [3] * 4 + [1] * 7
+    assert bool(solution.residual.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"callback": 3}, dc.ConfigError, "callback must be a function; got int"),
+        ({"noise_std": torch.ones(4, M)}, dc.ShapeError, "a row for each of its 8 rows"),
+        ({"x0": torch.zeros(9, N)}, dc.ShapeError, "x0 must have as many rows as y, 8; got 9"),
+        ({"x0": torch.zeros(4, N)}, dc.ShapeError, "x0 must have as many rows as y, 8; got 4"),
+    ],
+)
+def test_what_does_not_fit_many_rows_is_named(change, error, words, monkeypatch):
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    pair = calibrated()
+    _, y = observations(pair, 8)
+    with pytest.raises(error, match=words):
+        dc.solve(pair, y, **change)

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -170,3 +171,13 @@ def test_notebooks_are_told_the_same_as_terminals(barred):
     assert f"{int(barred.trust.flag.sum())} of 6 rows" in barred.trust._repr_html_()
     assert "64" in dc.problems.get("heat-1d")._repr_html_()
     assert "none" in mixed()[[]]._repr_html_()
+
+
+@pytest.mark.parametrize("kind", [".npz", ".zarr", ".h5"])
+def test_answers_that_lie_in_memory_by_columns_are_saved_by_rows(tmp_path, kind):
+    weight = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    pair = SimpleNamespace(f=lambda x: x @ weight, g=lambda y: (weight @ y.T).T)
+    solution = dc.solve(pair, torch.ones(3, 5), method="one-shot")
+    assert not solution.x.is_contiguous()
+    solution.save(tmp_path / f"x{kind}")
+    assert torch.equal(dc.Solution.load(tmp_path / f"x{kind}").x, solution.x)

@@ -7,6 +7,7 @@ import deceptron as dc
 from deceptron.core import Reason
 from deceptron.core.calibration import Calibration
 from tests.solve.pairs import TestPair, invertible_pair
+from tests.solve.test_correction import Case
 
 
 def observations(rows: int = 8, seed: int = 0):
@@ -159,6 +160,14 @@ def test_the_callback_of_a_direct_method_is_told_once():
     assert snapshot.evaluations.tolist() == solution.cost.evaluations.tolist() == [2] * len(y)
     assert torch.equal(snapshot.x, solution.x)
     assert solution.history.residual.shape == (0, len(y))
+
+
+def test_there_is_no_angle_to_a_gradient_that_nobody_asked_for():
+    case = Case(6, 9)
+    history = dc.solve(case.pair, case.observe(4)[1]).history
+    assert bool(history.accepted.any())
+    assert bool(history.cosine.isnan().all())
+    assert bool((history.step_norm[history.accepted] > 0).all())
 
 
 def test_history_tells_what_happened():

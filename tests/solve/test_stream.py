@@ -61,7 +61,9 @@ def read(path):
     if path.suffix == ".npy":
         return {"x": np.load(path)}
     if path.suffix == ".npz":
-        return dict(np.load(path))
+        columns = dict(np.load(path))
+        columns.pop("deceptron", None)  # what it says of itself
+        return columns
     if path.suffix == ".zarr":
         with xarray.open_zarr(path) as data:
             return {key: value.values for key, value in data.items()}
@@ -130,6 +132,43 @@ def test_noise_of_every_row_goes_with_its_rows(tmp_path, instance, axes):
     assert np.array_equal(read(tmp_path / "again.npz")["x"], read(tmp_path / "x.npz")["x"])
     with pytest.raises(dc.ShapeError, match="noise_std must have 53 rows, or one; got 7"):
         solve_file(pair, tmp_path / "y.npy", tmp_path / "z.npz", noise_std=noise[:7], **SETTINGS)
+
+
+def test_chunks_do_not_matter_to_a_pair_for_many_noise_levels(tmp_path):
+    pair = dc.load("heat-1d")
+    y = dc.problems.get("heat-1d").dataset(7).test.y[:6]
+    np.save(tmp_path / "y.npy", y.numpy())
+    noise = np.array([[0.01], [0.04], [0.02], [0.01], [0.015], [0.04]])
+    for rows in (2, 6):
+        solve_file(
+            pair, tmp_path / "y.npy", tmp_path / f"{rows}.npy", chunk_rows=rows, noise_std=noise
+        )
+    assert np.abs(np.load(tmp_path / "2.npy") - np.load(tmp_path / "6.npy")).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float64])
+def test_a_file_is_solved_in_the_precision_that_was_asked_for(tmp_path, dtype):
+    pair = dc.load("heat-1d")
+    y = dc.problems.get("heat-1d").dataset(7, dtype=torch.float64).test.y[:3]
+    np.save(tmp_path / "y.npy", y.numpy())
+    solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npz", dtype=dtype)
+    wanted = dtype or torch.float32
+    expected = dc.solve(dc.load("heat-1d").to(wanted), y)
+    found = read(tmp_path / "x.npz")
+    for name in ("x", "std", "residual"):
+        assert found[name].dtype == str(wanted).removeprefix("torch.")
+    np.testing.assert_allclose(found["x"], expected.x.numpy(), atol=1e-12 if dtype else 1e-6)
+    assert next(pair.parameters()).dtype == torch.float32  # the caller's own is left alone
+
+
+@pytest.mark.parametrize("kind", [".npz", ".zarr", ".h5"])
+def test_a_result_says_how_it_was_made(tmp_path, instance, kind):
+    pair, y, expected = instance
+    write(tmp_path / "y.npy", y)
+    solve_file(pair, tmp_path / "y.npy", tmp_path / f"x{kind}", **SETTINGS)
+    found = dc.Solution.load(tmp_path / f"x{kind}")
+    assert found.method == expected.method
+    assert torch.equal(found.iterations, expected.iterations)
 
 
 def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):

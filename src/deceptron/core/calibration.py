@@ -187,7 +187,8 @@ def _gaussian(
     parts = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
     basis: Basis | None
     if "basis" in stated:
-        assert corrections is not None
+        if corrections is None:
+            raise ValueError(f"{name} in the basis of corrections that are not there")
         basis = corrections.grid if stated["basis"] == "grid" else corrections.eigen
     else:
         grid, eigen = _bases(stated, parts)

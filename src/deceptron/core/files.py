@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -100,8 +101,11 @@ def remove_litter(folder: Path, like: Path | None = None) -> None:
 
     Only for somebody who holds the lock of the folder: a live process looks the same.
     """
-    stem, suffix = ("*", "*") if like is None else (like.stem, like.suffix)
-    for litter in folder.glob(f".{stem}.*.partial{suffix}"):
+    stem, suffix = (".*", ".*") if like is None else map(re.escape, (like.stem, like.suffix))
+    name = re.compile(rf"\.{stem}\.[0-9a-f]{{8}}\.partial{suffix}", re.DOTALL)
+    for litter in folder.glob(".*.partial*"):
+        if not name.fullmatch(litter.name):
+            continue
         if litter.is_dir() and not litter.is_symlink():
             shutil.rmtree(litter, ignore_errors=True)
         else:

@@ -59,7 +59,8 @@ class History:
         loss: the objective after it.
         step_size: of the trial that ended it.
         step_norm: length of the step.
-        cosine: of the angle between the step and the negative gradient.
+        cosine: of the angle between the step and the negative gradient; NaN where the method asks
+            for no gradient.
         accepted: whether the step was taken; False in the last entry of a row that stalls, which
             records its last rejected trial.
         trials: how many steps were tried.

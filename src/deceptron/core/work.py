@@ -4,12 +4,14 @@ The function is importable and writes its result where it belongs, whole or not 
 job may be run twice without harm: a worker that dies costs time, never a result. Engines are this
 process, ``LocalProcesses``, ``Ray``, and whatever has ``submit`` as ``concurrent.futures`` has it
 (process pools, ``dask.distributed``, ``mpi4py.futures``, submitit). What a job draws from torch's
-global generator depends on the job alone, not on who runs it or what ran before.
+global generator depends on the job alone, not on who runs it or what ran before; a process has one
+such generator, so threads of a process take turns.
 """
 
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 import traceback
 from collections import deque
@@ -31,6 +33,7 @@ Work = Callable[[Any], None]
 ENGINES = ("local", "ray")
 ATTEMPTS = 5  # of a job whose worker dies; one that raises is not repeated
 _IN_FLIGHT = 64
+_ONE_AT_A_TIME = threading.RLock()  # a job may run jobs of its own
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ class Futures:
 
 def attempt(work: Callable[[Job], None], job: Job, *, threads: int | None) -> Exception | None:
     """Do a job with so many threads and a seed of its own; what it raised comes back as a value."""
-    with _threads(threads), torch.random.fork_rng(devices=[]):
+    with _ONE_AT_A_TIME, _threads(threads), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of(job))
         try:
             work(job)

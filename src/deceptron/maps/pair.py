@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ from deceptron.core.calibration import Calibration
 from deceptron.maps.layouts import regridded
 from deceptron.maps.network import check_shape
 from deceptron.maps.regrid import regrid
+
+# Of the noise levels that g is asked for, to a doubling: 2% each, hardly a difference to g, so that
+# rows of about the same noise can share one.
+LEVELS = 32
 
 
 class Deceptron(nn.Module):
@@ -118,28 +123,17 @@ class Deceptron(nn.Module):
         That is the pair itself unless g was trained for a range of noise levels; outside of the
         range g is the nearest it knows.
         """
-        bind = getattr(self.g, "at_noise", None)
-        if bind is None or self.y_shape is None or self.g.noise_range is None:
+        bind, levels = getattr(self.g, "at_noise", None), self.g_levels(noise_std)
+        if bind is None or levels is None:
             return self
-        noise = real_tensor("noise_std", noise_std).detach().double()
-        if not bool((noise >= 0).all()):
-            raise ConfigError(f"noise_std must be >= 0; got {float(noise.min()):g}")
-        try:
-            rows = noise.to(self.scaler.scale.device) / self.scaler.scale
-            rows = rows.broadcast_to(*rows.shape[: -len(self.y_shape)], *self.y_shape)
-        except RuntimeError:
-            raise ShapeError(
-                f"noise_std must broadcast to one row of y, shape {self.y_shape}; "
-                f"got {tuple(noise.shape)}"
-            ) from None
-        # One network for all rows: the typical one, of the sensors that there are.
-        there = rows[rows.isfinite()]
-        if len(there) == 0:
-            return self
-        level = float(there.square().mean().sqrt())
+        if bool((levels != levels[0]).any()):
+            raise ConfigError(
+                "at_noise takes noise of one level, since a pair has one g; got rows of noise from "
+                f"{float(levels.min()):.3g} to {float(levels.max()):.3g}, normalised units"
+            )
         return Deceptron(
             self.f,
-            bind(level),
+            bind(float(levels[0])),
             scaler=self.scaler,
             bounds=self.bounds,
             x_shape=self.x_shape,
@@ -149,6 +143,38 @@ class Deceptron(nn.Module):
             calibration=self.calibration,
             provenance=self.provenance,
         )
+
+    def g_levels(self, noise_std: float | Tensor) -> Float[Tensor, " #B"] | None:
+        """The level of noise for which each row of y gets its g; None if g is the same for all.
+
+        It is the RMS over the sensors that there are, normalised units, rounded in steps from the
+        noise that the pair was trained for.
+
+        Args:
+            noise_std: as ``dc.solve`` takes it; a row for each of y, or one for all.
+        """
+        if self.y_shape is None or getattr(self.g, "noise_range", None) is None:
+            return None
+        noise = real_tensor("noise_std", noise_std).detach().double()
+        if not bool((noise >= 0).all()):
+            raise ConfigError(f"noise_std must be >= 0; got {float(noise.min()):g}")
+        try:
+            rows = noise.to(self.scaler.scale.device) / self.scaler.scale.double()
+            rows = rows.broadcast_to(*rows.shape[: -len(self.y_shape)], *self.y_shape)
+        except RuntimeError:
+            raise ShapeError(
+                f"noise_std must broadcast to one row of y, shape {self.y_shape}; "
+                f"got {tuple(noise.shape)}"
+            ) from None
+        rows = rows.reshape(-1, math.prod(self.y_shape))
+        there = rows.isfinite()
+        square = torch.where(there, rows, 0.0).square().sum(1) / there.sum(1)
+        # Without any sensor: as loud as can be.
+        level = square.sqrt().nan_to_num(nan=torch.inf, posinf=torch.inf)
+        usual = 1.0
+        if self.noise_std is not None:
+            usual = self.scaler.noise_level(self.noise_std, self.y_shape) or usual
+        return usual * torch.exp2(((level / usual).log2() * LEVELS).round() / LEVELS)
 
     def at_grid(
         self,

@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from deceptron.core.arrays import as_rows, real_tensor
@@ -23,9 +25,11 @@ from deceptron.solve.forward import as_forward
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
+from deceptron.solve.noise import noise_rows
 from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot
+from deceptron.solve.starts import given_rows
 from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.strays import with_strays_returned
 from deceptron.solve.task import Known, prepare
@@ -89,8 +93,9 @@ def solve(
             ``(B, 1, ...)`` with one for each row, or the shape of y; infinite is a missing sensor.
             Residuals then count by their noise, and rows stop once they are down to it (the
             discrepancy principle). A pair that was trained for a range of noise levels is used at
-            this one. Without it the guarded method takes the noise that the pair was trained for,
-            unless another stopping rule is given, and allows for data that are noisier.
+            that of each row, to 2%. Without it the guarded method takes the noise that the pair was
+            trained for, unless another stopping rule is given, and allows for data that are
+            noisier.
         prior: mean and covariance of the latents to regularise by, for example
             ``problem.prior``; needs ``noise_std``. Methods that start at zero then start at the
             mean, and inner solvers are preconditioned by the covariance.
@@ -121,15 +126,20 @@ def solve(
     chosen = get_method(method)
     known = Known.of(pair)
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
-    known = known.at_noise(pair, noise_std)
-    if len(y) > ROWS:
-        return _in_parts(pair, y, settings)
     if callback is not None and not callable(callback):
         raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
     check_flags(differentiable=differentiable, history=history, progress=progress)
+    if max_iterations is not None:
+        check_count("max_iterations", max_iterations, low=0)
+    noise_rows(noise_std, y, known.scaler)  # there must be one of each row of y, or one for all
+    alike = known.rows_alike(pair, noise_std, len(y))
+    parts = [part for rows in alike for part in rows.split(ROWS)]
+    if len(parts) > 1:
+        if x0 is not None:
+            settings["x0"] = given_rows(x0, chosen, y, known.x_shape)
+        return _in_parts(pair, y, parts, settings)
+    known = known.at_noise(pair, noise_std)
     simulator = as_forward(forward)
-    limit = chosen.max_iterations if max_iterations is None else max_iterations
-    check_count("max_iterations", limit, low=0)
     rules: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
     own_rule = any(rule is not None for rule in (*rules.values(), gradient_tolerance))
     started = time.perf_counter()
@@ -175,10 +185,11 @@ def solve(
                 noise=task.table_noise,
                 free_noise=not task.noise_told,
             )
-            if max_iterations is None:
-                limit = 0 if task.keeps_starts else chosen.max_iterations
         elif task.surrogate is not None:
             chosen = by_values(chosen)
+        limit = max_iterations
+        if limit is None:
+            limit = 0 if task.keeps_starts else chosen.max_iterations
         stopping = Stopping(
             discrepancy=task.objective.tau is not None,
             discrepancy_after=int(task.corrects_explained_rows),
@@ -187,11 +198,11 @@ def solve(
             **rules,
         )
         model = task.model()
-        if chosen.start in ("reverse", "finite reverse") and x0 is None:
-            model.charge("g")
+        for kind, spent in task.start_cost.items():
+            model.charge(kind, spent)
         if warm is not None:
-            for kind, spent in (("g", warm.cost.g), ("surrogate", warm.cost.forward)):
-                model.charge(kind, spent)
+            model.charge("g", warm.cost.g)
+            model.charge("surrogate", warm.cost.forward + warm.cost.surrogate)
         if task.corrections is not None:
             task = with_gaps_filled(task, model)
         recorder = None
@@ -220,26 +231,40 @@ def solve(
     return solution_of(task, outcome, recorder, chosen.name, seconds)
 
 
-def _in_parts(pair: Pair | RowMap, y: Tensor, settings: dict[str, Any]) -> Solution:
-    """Solve so many rows at a time; what has a row for each of y's is cut with them."""
-    own = ("x0", "noise_std")
-    given = {name: settings[name] for name in own if settings[name] is not None}
-    arrays = {name: real_tensor(name, value) for name, value in given.items()}
-    cut = [n for n, a in arrays.items() if n == "x0" or (a.ndim == y.ndim and len(a) == len(y))]
-    callback: Callback | None = settings["callback"]
-    parts: list[Solution] = []
-    for first in range(0, len(y), ROWS):
-        rows = slice(first, first + ROWS)
-        here: dict[str, Any] = {name: arrays[name][rows] for name in cut}
-        if callback is not None:
+def _in_parts(
+    pair: Pair | RowMap, y: Tensor, parts: list[Int[Tensor, " k"]], settings: dict[str, Any]
+) -> Solution:
+    """Solve the rows of each part; what has a row for each of y's is cut with them.
 
-            def shifted(number: int, snapshot: Snapshot, first: int = first) -> object:
-                assert callback is not None
-                return callback(number, replace(snapshot, rows=snapshot.rows + first))
+    A callback that ends the run in one part is not asked again, and the rows of the parts that
+    follow end where they start.
+    """
+    noise_std, x0 = settings["noise_std"], settings["x0"]
+    cut: dict[str, Tensor] = {} if x0 is None else {"x0": x0}
+    if noise_std is not None:
+        noise = real_tensor("noise_std", noise_std)
+        if noise.ndim == y.ndim and len(noise) == len(y):
+            cut["noise_std"] = noise
+    solutions: list[Solution] = []
+    ended = False
+    with progress_callback(
+        settings["callback"], rows=len(y), enabled=settings["progress"]
+    ) as watched:
 
-            here["callback"] = shifted
-        parts.append(solve(pair, y[rows], **{**settings, **here}))
-    return Solution.joined(parts)
+        def told(rows: Tensor, number: int, snapshot: Snapshot) -> bool:
+            nonlocal ended
+            if not ended and watched is not None:
+                own = replace(snapshot, rows=rows.to(snapshot.rows)[snapshot.rows])
+                ended = bool(watched(number, own))
+            return ended
+
+        for rows in parts:
+            here: dict[str, Any] = {name: array[rows] for name, array in cut.items()}
+            here |= {"callback": watched and partial(told, rows), "progress": False}
+            if ended:
+                here["surrogate_steps"] = 0
+            solutions.append(solve(pair, y[rows], **{**settings, **here}))
+    return Solution.joined(solutions)[torch.cat(parts).argsort()]
 
 
 def _check_surrogate_steps(steps: int, forward: RowMap | None, method: Method) -> None:

@@ -79,7 +79,7 @@ class ConjugateGradients:
         damping: Float[Tensor, " B"],
         start: Start | None = None,
     ) -> Float[Tensor, "B n"]:
-        """Iterate; rows that have converged leave once they are half of the company."""
+        """Iterate; rows that have converged leave once they are half of the rows."""
         assert isinstance(factors, Face)
         objective = model.objective
         rows = len(point.x)
@@ -169,7 +169,7 @@ class ConjugateGradients:
 
 @dataclass(frozen=True)
 class _Rows(Face):
-    """The vectors of CGLS for the rows still in company."""
+    """The vectors of CGLS for the rows that are still iterated."""
 
     index: Tensor
     x: Tensor

@@ -93,10 +93,13 @@ class Endings:
                 round_off=drowned[1],
             )
         if stopping.progress is not None:
-            little = before.misfit - after.misfit < stopping.progress * before.misfit
+            gain = before.misfit - after.misfit
+            too_little = gain < stopping.progress * before.misfit
             if step.proposal.provisional is not None:
-                little = little & ~step.proposal.provisional
-            rules.append((Reason.NO_PROGRESS, little if moved is None else little & moved))
+                too_little = too_little & ~step.proposal.provisional
+            if moved is not None:
+                too_little = too_little & moved
+            rules.append((Reason.NO_PROGRESS, too_little))
         return rules
 
     def at_first_gradient(self, point: Point) -> list[Rule]:

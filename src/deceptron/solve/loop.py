@@ -293,6 +293,7 @@ class Loop:
     ) -> Entry:
         """What the pass did to the rows that finished an iteration in it."""
         rule, objective = step.proposal.rule, self.model.objective
+        unknown = torch.full_like(step.slope, torch.nan)
         entry = Entry(
             row=live.row,
             iteration=live.iterations,
@@ -301,7 +302,7 @@ class Loop:
             scale=search_state.scale,
             slope=step.slope,
             step_norm=norm(step.p),
-            gradient_norm=norm(step.p if before.known_gradient is None else before.gradient),
+            gradient_norm=unknown if before.known_gradient is None else norm(before.gradient),
             accepted=accept,
             rejections=search_state.rejections,
             rule=torch.zeros_like(live.row) if rule is None else rule,

@@ -83,6 +83,11 @@ def objective_of(
         observed = (~missing).to(target)
         count = observed.sum(1).clamp_min(1.0)
     if noise is None:
+        if tau is not None:
+            raise ConfigError(
+                "tau needs noise_std > 0: it says how many times the noise counts as explained; "
+                f"got {tau} and no noise"
+            )
         if prior is not None:
             raise ConfigError(
                 "prior needs noise_std > 0: the noise weighs the prior against the data"

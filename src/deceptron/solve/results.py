@@ -41,7 +41,7 @@ _WORDS = {
     "std": "calibrated standard deviation of x",
     "status": "how a row ended",
     "reason": "the rule by which it ended",
-    "iterations": "accepted steps and a last one that was not",
+    "iterations": "steps that were taken",
     "residual": "RMS misfit of the observation, normalised units",
     "over_noise": "RMS misfit over the measurement noise",
     "explained": "whether that is within what 99% of pure noise stays below",
@@ -72,7 +72,8 @@ def columns_of(solution: Solution, *, error_bars: bool) -> dict[str, Array]:
             columns["std"] = solution.std.cpu().numpy()
     with suppress(ConfigError):
         columns["trust"] = solution.trust.score.cpu().numpy()
-    return columns
+    # A map may lay out its rows as it likes; a file has them one after the other.
+    return {name: np.ascontiguousarray(values) for name, values in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,8 @@ def _npz(store: Store, path: Path) -> None:
         for name in store.layout():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 _write_array(store, name, member)
+        with archive.open(f"{MARK}.npy", "w") as member:
+            np.lib.format.write_array(member, np.array(json.dumps(store.attributes().get(MARK))))
 
 
 def _write_array(store: Store, name: str, file: IO[bytes]) -> None:

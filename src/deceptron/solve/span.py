@@ -44,7 +44,7 @@ class Span(RowData):
 
     @staticmethod
     def empty(point: Point) -> Span:
-        """Nowhere yet."""
+        """No direction yet: no step."""
         zero = torch.zeros_like(point.misfit)
         none = torch.zeros_like(zero, dtype=torch.int64)
         return Span(
@@ -133,8 +133,8 @@ class Directions:
                 kind=torch.where(usable, kind[rows], so_far.kind),
             ).where(usable, so_far)
             span = span.put(rows, longer)
-            dull = ~usable | (fall < self.pays * so_far.misfit)
-            kind[rows] += dull
+            pays_too_little = ~usable | (fall < self.pays * so_far.misfit)
+            kind[rows] += pays_too_little
             done = objective.only_noise(objective.weigh(here.r + longer.image))
             done = done | (longer.left(here) <= self.enough)
             kind[rows[done]] = len(pulls)

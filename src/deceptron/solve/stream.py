@@ -5,13 +5,15 @@ each with a note that is written after it; a killed run goes on from there. When
 result gets its name, and the folder goes::
 
     .lock, run.json                one process at a time, for this work and no other
-    store/                         the zarr store that becomes the result, see ``results``
+    store-RUN/                     the zarr store that becomes the result, see ``results``
+    observations.npy               those of a compressed file, unpacked
     done/START.json                the chunk from row START is whole
     finished.json                  all are; the result is being made
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import shutil
@@ -26,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deceptron.core.arrays import real_tensor
+from deceptron.core.arrays import real_tensor, weight_of
 from deceptron.core.checks import check_count, check_device, check_dtype
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.files import as_path, destination, read_json, remove_litter, write_json, writing
@@ -75,7 +77,7 @@ def solve_file(
     chunk_rows: int | None = None,
     error_bars: bool = True,
     overwrite: bool = False,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     on_chunk: Callable[[int, int], object] | None = None,
     method: str | Method = "guarded",
@@ -101,8 +103,9 @@ def solve_file(
         chunk_rows: rows in memory at a time, the unit of work; by default a mebibyte of y.
         error_bars: whether to write ``std``; it costs more than most solves.
         overwrite: replace a result that is there.
-        dtype: precision in which to solve.
-        device: where to solve.
+        dtype: precision in which to solve, with a copy of a pair that has another; by default that
+            of the pair's weights, float32 if it has none.
+        device: where to solve, likewise.
         on_chunk: called as ``on_chunk(rows_done, rows)`` after each chunk.
         method: as in ``dc.solve``.
         settings: anything else that ``dc.solve`` takes; a ``noise_std`` with a row for every
@@ -113,6 +116,9 @@ def solve_file(
             raise ConfigError(f"solve_file takes no {name}: it solves a chunk at a time")
     result = as_path("result", result)
     origin = source(observations, array)
+    weight = weight_of(pair)
+    if dtype is None:
+        dtype = torch.float32 if weight is None else weight.dtype
     check_dtype(dtype)
     if device is not None:
         check_device(device)
@@ -128,7 +134,8 @@ def solve_file(
     with origin.opened() as rows:
         if place.exists() and place.samefile(observations):
             raise ConfigError(f"result must not be the file of the observations; got {result}")
-        job = _Job(pair, origin, place.parent, "", method, settings, dtype, device, error_bars)
+        here = _converted(pair, dtype, device)
+        job = _Job(here, origin, place.parent, "", method, settings, dtype, device, error_bars)
         first = job.probe(rows)
         count, size = rows.shape[0], math.prod(rows.shape[1:])
         row = rows.row
@@ -306,6 +313,17 @@ class _Always:
 
 def _portable(method: Method, unknowns: int) -> Method:
     return replace(method, descent=_Always(method.descent(unknowns)))
+
+
+def _converted(pair: Any, dtype: torch.dtype, device: torch.device | str | None) -> Any:
+    """The pair itself, or a copy of a module whose weights are of another kind."""
+    weight = weight_of(pair)
+    if weight is None:
+        return pair
+    wanted = weight.to(dtype=dtype, device=device)
+    if (wanted.dtype, wanted.device) == (weight.dtype, weight.device):
+        return pair
+    return copy.deepcopy(pair).to(wanted)
 
 
 def _check_result(result: Path, overwrite: bool) -> Path:

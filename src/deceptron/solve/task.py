@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.arrays import weight_of
@@ -82,8 +82,22 @@ class Known:
             return x0 is None and self.wiener is not None and self.calibration.start == "wiener"
         return method.start == "wiener"
 
+    def rows_alike(
+        self, pair: Pair | RowMap, noise_std: object, rows: int
+    ) -> list[Int[Tensor, " k"]]:
+        """The rows of y for which the pair has the same g at this noise."""
+        everyone = torch.arange(rows)
+        levels_of = getattr(pair, "g_levels", None)
+        if noise_std is None or levels_of is None or self.g is None:
+            return [everyone]
+        levels = levels_of(noise_std)
+        if levels is None or len(levels) == 1:
+            return [everyone]
+        levels = levels.cpu()
+        return [everyone[levels == level] for level in levels.unique()]
+
     def at_noise(self, pair: Pair | RowMap, noise_std: object) -> Known:
-        """With the g that the pair has for this noise."""
+        """With the g that the pair has for this noise, which is the same for all rows."""
         bind = getattr(pair, "at_noise", None)
         if noise_std is None or bind is None or self.g is None:
             return self
@@ -100,6 +114,7 @@ class Task:
         f, g: the forward map of the objective and the reverse map, normalised units.
         surrogate: lends its derivatives where f has none.
         target, start: flat rows.
+        start_cost: evaluations that the start took, by kind.
         no_data: rows without any observation; None if every row has all of them.
         box, objective: of flat rows.
         noise: of the measurements, normalised units, flat; one row or one a row. None: not known.
@@ -118,6 +133,7 @@ class Task:
     surrogate: RowMap | None
     target: Float[Tensor, "B m"]
     start: Float[Tensor, "B n"]
+    start_cost: dict[str, int | Int[Tensor, " B"]]
     no_data: Bool[Tensor, " B"] | None
     x_shape: tuple[int, ...]
     y_shape: tuple[int, ...]
@@ -209,7 +225,8 @@ def prepare(
     y_shape = tuple(y.shape[1:])
     target = known.scaler.normalise(y).to(y.dtype).flatten(1)
     missing = missing_in(target, noise)
-    start = start_rows(known, method, target, missing, believed, y_shape, x0, prior)
+    begun = start_rows(known, method, target, missing, believed, y_shape, x0, prior)
+    start = begun.x
     x_shape = tuple(start.shape[1:])
     bounds = known.bounds if bounds is None else bounds
     box = None if bounds is None else Box.parse(bounds, x_shape, start)
@@ -252,6 +269,7 @@ def prepare(
         surrogate=known.f if opaque else None,
         target=target,
         start=flat if box is None else box.project(flat),
+        start_cost={"g": begun.g, "f" if on_surrogate else "surrogate": begun.f},
         no_data=no_data,
         x_shape=x_shape,
         y_shape=y_shape,

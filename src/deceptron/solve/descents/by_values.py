@@ -39,7 +39,7 @@ class ByValues:
 
     rules = ("learned", "surrogate")
     notes = ()
-    needs_gradient = True
+    needs_gradient = False
 
     def prepare(
         self, model: Model, point: Point, state: Combined | None, box: Box | None

@@ -107,7 +107,8 @@ class Guarded:
         if state is not None:
             slow, bent = state.slow + self._bought_little(point, state, box), state.bent
             # Most rows never need them, and forty vectors a row are a lot.
-            pairs = state.with_room(MEMORY if bool((slow > 0).any()) else 0).pushed(point)
+            wanted = slow > 0
+            pairs = state.with_room(MEMORY if bool(wanted.any()) else 0).pushed(point, wanted)
             last = state.rule == LEARNED
             kept = state.misfit - point.misfit >= self.trust * state.promised
             asking = state.learned & (kept | ~last) & (slow < self.patience)

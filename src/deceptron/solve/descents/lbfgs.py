@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Box
@@ -53,12 +53,15 @@ class Pairs(RowData):
         put: P = RowData.put(self.with_room(room), index, new.with_room(room))
         return put
 
-    def pushed(self, point: Point) -> Pairs:
-        """With the newest pair; one without positive curvature is left out."""
+    def pushed(self, point: Point, wanted: Bool[Tensor, " B"] | None = None) -> Pairs:
+        """With the newest pair of the ``wanted`` rows (default: all); one without positive
+        curvature is left out.
+        """
         s, y = point.x - self.x, point.gradient - self.gradient
         if self.s.shape[1] == 0:
             return Pairs(self.s, self.y, point.x, point.gradient)
-        keep = _curved(s, y)[:, None, None]
+        keep = _curved(s, y)
+        keep = (keep if wanted is None else keep & wanted)[:, None, None]
 
         def push(old: Tensor, new: Tensor) -> Tensor:
             return torch.where(keep, torch.cat([new[:, None], old[:, :-1]], dim=1), old)

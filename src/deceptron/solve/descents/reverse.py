@@ -51,7 +51,7 @@ class Published:
 
 @dataclass(frozen=True)
 class RoundTrip(RowData):
-    """g(y*), which never changes, and g(y_t)."""
+    """g(y*), which changes only where a sensor is missing, and g(y_t)."""
 
     g_target: Float[Tensor, "B n"]
     g_here: Float[Tensor, "B n"]
@@ -59,7 +59,9 @@ class RoundTrip(RowData):
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two pull-backs. g(y*) is kept, so a full step costs one g."""
+    """The difference of two pull-backs. g(y*) is kept, so a full step costs one g: two where a
+    sensor is missing.
+    """
 
     relaxation: float = 1.0
 
@@ -74,7 +76,15 @@ class Difference:
         self, model: Model, point: Point, state: RoundTrip | None, box: Box | None
     ) -> RoundTrip:
         """Evaluate g where the row stands."""
-        target = model.g(point.y - point.r) if state is None else state.g_target
+        if state is None:
+            return RoundTrip(model.g(point.y - point.r), model.g(point.y))
+        target, observed = state.g_target, model.objective.observed
+        if observed is not None:
+            # At a missing sensor r = 0: there y* is what f predicts, at every point anew.
+            rows = (observed == 0).any(1).nonzero().flatten()
+            if len(rows):
+                part = point.take(rows)
+                target = target.index_copy(0, rows, model.at(rows).g(part.y - part.r))
         return RoundTrip(target, model.g(point.y))
 
     def propose(self, model: Model, point: Point, state: RoundTrip, scale: Tensor) -> Proposal:
