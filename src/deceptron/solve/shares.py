@@ -27,8 +27,8 @@ class Shares:
     row that has moved and is explained takes what lowers its misfit.
 
     With ``guesses`` the first trial of a point is the descent's guess, at scale 2, where it has
-    one; that has to explain the data. After ``most`` halvings a row gives up, and at once if it is
-    explained and was where it was to go.
+    one; that has to explain the data. After ``most`` halvings a row gives up, and at once if it was
+    where the linearisation leads before it tried.
     """
 
     guesses: bool = False
@@ -55,7 +55,7 @@ class Shares:
         refining = state.moved & point.explained
         accept = torch.where(refining, trial.explained & (trial.fit < point.fit), accept)
         if promise is not None:
-            last = last | (refining & ~guessing & promise.kept_here)
+            last = last | (~guessing & promise.kept_here)
         first = GUESS if self.guesses else WHOLE
         scale = torch.where(accept, first, share / 2)
         trials = torch.where(accept, 0, state.rejections + 1)

@@ -21,13 +21,19 @@ from deceptron.solve.task import Task
 
 # Root mean square of a correction, in spreads of the family.
 FAR = 2.0
+# Half as far is enough where most of the residual is left, and it is more than noise might be.
+MOST_LEFT, BEYOND_NOISE = 0.5, 5.0
 ENDED = (Reason.STEP_LIMIT, Reason.NO_ACCEPTED_TRIAL, Reason.NO_PROGRESS, Reason.NONFINITE_TRIALS)
 
 
 def with_strays_returned(task: Task, stopping: Stopping, outcome: Outcome) -> Outcome:
     """The outcome of corrections with such rows at their starts; they cost one evaluation more."""
     assert task.corrections is not None
-    far = norm(outcome.x - task.start) > FAR * task.corrections.scale * task.start.shape[1] ** 0.5
+    unit = FAR * task.corrections.scale * task.start.shape[1] ** 0.5
+    distance = norm(outcome.x - task.start) / unit
+    in_vain = outcome.residual > MOST_LEFT * outcome.first_residual
+    in_vain = in_vain & (outcome.over_error > BEYOND_NOISE)
+    far = (distance > 1) | ((distance > 0.5) & in_vain)
     family = task.known.calibration.family
     if family is not None:
         mean = family.mean.to(task.start).flatten()
