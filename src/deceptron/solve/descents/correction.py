@@ -28,7 +28,7 @@ from deceptron.solve.evidence import Chosen, Quadratics, choose
 from deceptron.solve.measured_span import Guess, Spanned
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Promise, Proposal
-from deceptron.solve.rows import RowData, joined
+from deceptron.solve.rows import RowData, joined, norm
 
 DENSE = 32
 # Rows whose spans are held at a time: numbers of double precision.
@@ -104,7 +104,9 @@ class Correction:
             left = state.promised
             if state.guess_promised.shape[1]:
                 left = torch.where(guessing[:, None], state.guess_promised, left)
-            chance = CHANCE * x.shape[1] * state.noise.square()
+            # Round-off is chance, too.
+            error = 4 * torch.finfo(x.dtype).eps * norm(model.objective.whiten(point.y))
+            chance = CHANCE * x.shape[1] * state.noise.square() + error.square()
             promise = Promise.at(point, model.objective, left, chance)
         return Proposal(x, rule=rule, provisional=guessing, promise=promise)
 
