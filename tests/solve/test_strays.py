@@ -10,6 +10,7 @@ from deceptron.core import Reason, Status
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.solve.evidence import posterior_spread
 from tests.solve.test_correction import NOISE, Case, normal
+from tests.solve.test_dense import Fixed
 
 
 def saturated(case):
@@ -65,6 +66,29 @@ def test_the_way_back_to_the_family_is_not_straying():
         case.pair.calibration = replace(case.pair.calibration, family=family)
         found = dc.solve(case.pair, y, forward=forward, noise_std=NOISE)
         assert bool((found.reason == Reason.STRAYED).all()) == strayed
+
+
+@pytest.mark.parametrize(
+    ("room", "asked", "strayed"), [(1.5, 30.0, True), (0.7, 30.0, False), (1.5, 2.5, False)]
+)
+def test_half_as_far_is_too_far_where_it_was_in_vain(room, asked, strayed):
+    """A box lets rows go so far, data ask for more, and most of the residual is left, or not."""
+    case = Case(6, 12)
+    case.matrix = torch.linalg.qr(case.matrix).Q
+
+    def forward(x):
+        return x @ case.matrix.T
+
+    scale = case.corrections.scale
+    start = case.pair.g(torch.zeros(1, 12, dtype=torch.float64))
+    y = forward(start + asked * scale)
+    pair = dc.Deceptron(
+        case.pair.f, Fixed(start), x_shape=(6,), y_shape=(12,), calibration=case.pair.calibration
+    )
+    bounds = (start[0] - room * scale, start[0] + room * scale)
+    found = dc.solve(pair, y, forward=forward, noise_std=NOISE, bounds=bounds)
+    assert bool((found.reason == Reason.STRAYED).all()) == strayed
+    torch.testing.assert_close(found.x, start if strayed else bounds[1][None])
 
 
 def test_a_singular_factor_costs_no_other_row_its_spread():

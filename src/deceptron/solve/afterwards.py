@@ -93,9 +93,10 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
         return reason
     reason = reason.clone()
     limit = noise_limit(task.objective.count)
-    if task.corrects_explained_rows:
+    if task.corrections is not None:
         # Nothing better was found, and nothing better is needed.
         kept = (reason == Reason.NO_ACCEPTED_TRIAL) | (reason == Reason.NO_PROGRESS)
+        kept = kept | ((reason == Reason.STEP_LIMIT) & (outcome.iterations > 0))
         reason[kept & task.objective.explained(outcome.residual)] = int(Reason.DISCREPANCY)
     if task.keeps_starts:
         kept = (reason == Reason.STEP_LIMIT) & (outcome.iterations == 0)

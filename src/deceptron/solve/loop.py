@@ -147,7 +147,7 @@ class Loop:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
         endings = self.endings
-        rules = endings.by_residual(self.point, self.live.iterations, moved)
+        rules = endings.by_residual(self.point, self.live.iterations, moved, proposal.promise)
         rules += endings.by_step(point, self.point, step, moved, trials, drowned)
         reason = named(None, [*rules, *failed])
         wanted = self._wanted(number, moved, reason)

@@ -131,6 +131,10 @@ class Spanned:
         """The direction of these coordinates."""
         return self._home.back(self._coefficients(z))
 
+    def promised(self, e: Float[Tensor, "B n"]) -> Float[Tensor, "B m"]:
+        """``A e - r``, the residual of the linearised problem, for a span that is everything."""
+        return (self._image(e.double()) - self._r).to(e)
+
     def _coefficients(self, z: Float[Tensor, "B k"]) -> Float[Tensor, "B n"]:
         return (z[:, None] @ self._c)[:, 0]
 

@@ -11,10 +11,37 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.solve.model import Model, Point
-from deceptron.solve.rows import RowData
+from deceptron.solve.objective import LeastSquares
+from deceptron.solve.rows import RowData, norm
 
 D = TypeVar("D", bound=RowData)
 S = TypeVar("S", bound="SearchState")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The residual that a linearisation expects where it leads, in units of the noise, how much of
+    chi-squared is ``chance``, and whether the point where it was made is there already.
+    """
+
+    residual: Float[Tensor, "B m"]
+    chance: Float[Tensor, " B"]
+    kept_here: Bool[Tensor, " B"]
+
+    @staticmethod
+    def at(point: Point, objective: LeastSquares, residual: Tensor, chance: Tensor) -> Promise:
+        """Of a linearisation at this point."""
+        return Promise(residual, chance, _near(point, objective, residual, chance))
+
+    def kept(self, point: Point, objective: LeastSquares) -> Bool[Tensor, " B"]:
+        """Where a row has come to what was expected: linearising anew would change little."""
+        return _near(point, objective, self.residual, self.chance)
+
+
+def _near(
+    point: Point, objective: LeastSquares, residual: Tensor, chance: Tensor
+) -> Bool[Tensor, " B"]:
+    return norm(objective.whiten(point.r) - residual).square() <= chance
 
 
 @dataclass(frozen=True)
@@ -33,6 +60,7 @@ class Proposal:
     provisional: Bool[Tensor, " B"] | None = None
     attainable: Float[Tensor, " B"] | None = None
     reach: Float[Tensor, " B"] | None = None
+    promise: Promise | None = None  # None: an explained row has nothing to gain
 
 
 class Descent(Protocol[D]):

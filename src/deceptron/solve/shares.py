@@ -15,11 +15,20 @@ GUESS, WHOLE = 2.0, 1.0
 
 
 @dataclass(frozen=True)
-class Shares:
-    """A trial is taken if it explains the data or lowers the misfit by the share ``decrease``.
+class Sharing(SearchState):
+    """``moved``: whether the row has left its start."""
 
-    With ``guesses`` the first trial of a point is the descent's guess, at scale 2, which has to
-    explain the data. After ``most`` halvings a row gives up.
+    moved: Bool[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A trial is taken if it explains the data or lowers the misfit by the share ``decrease``. A
+    row that has moved and is explained takes what lowers its misfit.
+
+    With ``guesses`` the first trial of a point is the descent's guess, at scale 2, where it has
+    one; that has to explain the data. After ``most`` halvings a row gives up, and at once if it was
+    where the linearisation leads before it tried.
     """
 
     guesses: bool = False
@@ -28,20 +37,26 @@ class Shares:
 
     needs_trial_gradient = False
 
-    def start(self, model: Model, point: Point) -> SearchState:
+    def start(self, model: Model, point: Point) -> Sharing:
         """The guess first."""
         scale = torch.full_like(point.misfit, GUESS if self.guesses else WHOLE)
-        return SearchState(scale, None)
+        return Sharing(scale, None, torch.zeros_like(point.explained))
 
     def judge(
-        self, point: Point, trial: Point, step: Step, state: SearchState
-    ) -> tuple[Bool[Tensor, " B"], SearchState, Bool[Tensor, " B"]]:
+        self, point: Point, trial: Point, step: Step, state: Sharing
+    ) -> tuple[Bool[Tensor, " B"], Sharing, Bool[Tensor, " B"]]:
         """A row is decided by its own misfit."""
-        guessing = state.scale > WHOLE
+        guessing, promise = step.proposal.provisional, step.proposal.promise
+        assert guessing is not None
         lower = trial.fit <= (1 - self.decrease) * point.fit
         accept = trial.explained | (lower & ~guessing)
-        give_up = ~accept & (state.scale <= 0.5**self.most)
+        share = torch.where(guessing, GUESS, state.scale.clamp(max=WHOLE))
+        last = share <= 0.5**self.most
+        refining = state.moved & point.explained
+        accept = torch.where(refining, trial.explained & (trial.fit < point.fit), accept)
+        if promise is not None:
+            last = last | (~guessing & promise.kept_here)
         first = GUESS if self.guesses else WHOLE
-        scale = torch.where(accept, first, state.scale / 2)
+        scale = torch.where(accept, first, share / 2)
         trials = torch.where(accept, 0, state.rejections + 1)
-        return accept, SearchState(scale, trials), give_up
+        return accept, Sharing(scale, trials, state.moved | accept), ~accept & last

@@ -76,6 +76,7 @@ class Stopping:
         residual: Float[Tensor, " B"],
         first: Float[Tensor, " B"],
         steps: Int[Tensor, " B"] | None = None,
+        settled: Bool[Tensor, " B"] | None = None,
     ) -> Iterator[Rule]:
         """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
@@ -84,6 +85,8 @@ class Stopping:
             done = point.explained
             if self.discrepancy_after and steps is not None:
                 done = done & (steps >= self.discrepancy_after)
+            if settled is not None:
+                done = done & settled
             yield Reason.DISCREPANCY, done
         if self.relative_tolerance is not None:
             yield Reason.RELATIVE_TOLERANCE, residual <= self.relative_tolerance * first

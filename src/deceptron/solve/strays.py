@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 
 from deceptron.core.status import Reason
+from deceptron.solve.descents.correction import DENSE
 from deceptron.solve.direct import answered
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.outcome import Outcome
@@ -21,13 +22,21 @@ from deceptron.solve.task import Task
 
 # Root mean square of a correction, in spreads of the family.
 FAR = 2.0
+# Where a row was free to go anywhere, half as far is too far if most of the residual is left, and
+# that is more than noise might be: two lines of a spectrum that were taken for each other.
+MOST_LEFT, BEYOND_NOISE = 0.5, 5.0
 ENDED = (Reason.STEP_LIMIT, Reason.NO_ACCEPTED_TRIAL, Reason.NO_PROGRESS, Reason.NONFINITE_TRIALS)
 
 
 def with_strays_returned(task: Task, stopping: Stopping, outcome: Outcome) -> Outcome:
     """The outcome of corrections with such rows at their starts; they cost one evaluation more."""
     assert task.corrections is not None
-    far = norm(outcome.x - task.start) > FAR * task.corrections.scale * task.start.shape[1] ** 0.5
+    n = task.start.shape[1]
+    distance = norm(outcome.x - task.start) / (FAR * task.corrections.scale * n**0.5)
+    far = distance > 1
+    if n <= DENSE:
+        left = outcome.residual > MOST_LEFT * outcome.first_residual
+        far = far | ((distance > 0.5) & left & (outcome.over_error > BEYOND_NOISE))
     family = task.known.calibration.family
     if family is not None:
         mean = family.mean.to(task.start).flatten()

@@ -7,7 +7,9 @@ linearised anew unless its data are explained. The correction is always one of t
 the last iterate: nothing accumulates, so noise that no plausible correction explains is left alone.
 
 A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
-everything.
+everything. The goal is then the most plausible correction within the bounds, and an explained row
+is linearised anew until it is where the last linearisation has promised, to within chance: with
+2000 sensors and 4 unknowns it may be explained and off by ten of its standard deviations.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from torch import Tensor
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
-from deceptron.solve.evidence import Chosen, choose
+from deceptron.solve.boxed import least_in_box
+from deceptron.solve.evidence import Chosen, Quadratics, choose
 from deceptron.solve.measured_span import Guess, Spanned
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
-from deceptron.solve.rows import RowData, joined
+from deceptron.solve.protocols import Promise, Proposal
+from deceptron.solve.rows import RowData, joined, norm
 
 DENSE = 32
 # Rows whose spans are held at a time: numbers of double precision.
@@ -33,6 +36,8 @@ HELD = 2**25
 CORRECTION, REGRESSION = range(2)
 # Pairs of directions that the first linearisation and the later ones may take.
 PAIRS = (14, 20)
+# Of chi-squared, for each unknown: the truth is above the least value by so much on average.
+CHANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ class Corrected(RowData):
     spread: Float[Tensor, "B ?n"]
     guess_spread: Float[Tensor, "B ?n"]
     count: Int[Tensor, " B"]  # linearisations so far
+    # The residual, in units of the noise, that the linearisation promises at the goal and at the
+    # guess. No columns where the span is not everything, or there is no guess.
+    promised: Float[Tensor, "B ?m"]
+    guess_promised: Float[Tensor, "B ?m"]
 
 
 @dataclass(frozen=True)
@@ -86,11 +95,20 @@ class Correction:
 
     def propose(self, model: Model, point: Point, state: Corrected, scale: Tensor) -> Proposal:
         """The guess at scale 2, else this share of the way to the goal."""
-        x = torch.addcmul(point.x, scale[:, None], state.goal - point.x)
-        guessing = scale > 1
+        x = torch.addcmul(point.x, scale.clamp(max=1.0)[:, None], state.goal - point.x)
+        guessing = state.guessed & (scale > 1)
         x = torch.where(guessing[:, None], state.guess, x)
-        rule = torch.where(guessing & state.guessed, REGRESSION, CORRECTION)
-        return Proposal(x, rule=rule, provisional=guessing)
+        rule = torch.where(guessing, REGRESSION, CORRECTION)
+        promise = None
+        if state.promised.shape[1]:
+            left = state.promised
+            if state.guess_promised.shape[1]:
+                left = torch.where(guessing[:, None], state.guess_promised, left)
+            # Round-off is chance, too.
+            error = 4 * torch.finfo(x.dtype).eps * norm(model.objective.whiten(point.y))
+            chance = CHANCE * x.shape[1] * state.noise.square() + error.square()
+            promise = Promise.at(point, model.objective, left, chance)
+        return Proposal(x, rule=rule, provisional=guessing, promise=promise)
 
     def _prepare(
         self, model: Model, point: Point, state: Corrected | None, box: Box | None
@@ -106,9 +124,10 @@ class Correction:
             span.grow(so_far, self.pairs[0 if state is None else 1])
         weight = objective.whiten(torch.ones_like(point.r))
         precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
+        quadratics = span.quadratics()
         chosen, guess = choose(
             self.corrections,
-            span.quadratics(),
+            quadratics,
             precision=precision,
             count=objective.count.double().expand(len(start)),
             free_noise=self.free_noise,
@@ -123,7 +142,30 @@ class Correction:
                 torch.ones_like(point.explained),
                 start.new_empty(len(start), 0),
             )
-        return self._corrected(point, start, span, chosen, tried, box, state)
+        if complete and box is not None:
+            chosen = chosen.changed(z=self._inside(quadratics, chosen, start, box))
+        corrected = self._corrected(point, start, span, chosen, tried, box, state)
+        if complete:
+            corrected = corrected.changed(promised=span.promised(corrected.goal - start))
+            if tried is not None:
+                at_guess = span.promised(corrected.guess - start)
+                corrected = corrected.changed(guess_promised=at_guess)
+        return corrected
+
+    def _inside(
+        self, quadratics: Quadratics, chosen: Chosen, start: Float[Tensor, "B n"], box: Box
+    ) -> Float[Tensor, "B n"]:
+        """The chosen correction within the bounds; coordinates of a span that is everything are
+        those of x.
+        """
+        rows = torch.arange(len(start), device=start.device)
+        t = (self.corrections.scale * chosen.size).square()
+        system = quadratics.hessian + quadratics.stiffness[chosen.member, rows] / t[:, None, None]
+        low, high = (
+            torch.as_tensor(side, device=start.device).double() - start.double()
+            for side in (box.low, box.high)
+        )
+        return least_in_box(system, quadratics.slope, low, high, chosen.z)
 
     def _corrected(
         self,
@@ -156,6 +198,8 @@ class Correction:
             spread=chosen.spread.to(point.x),
             guess_spread=guess.spread.to(point.x),
             count=count + 1,
+            promised=goal.new_empty(len(goal), 0),
+            guess_promised=goal.new_empty(len(goal), 0),
         )
 
     def _regressed(
