@@ -266,7 +266,7 @@ def test_a_study_killed_at_any_moment_ends_as_one_that_was_not(tmp_path):
     study = engine_study(file)
     assert 0 < len(done) < len(study.cells())
     # What a kill in the middle of writing leaves behind.
-    shutil.copytree(next((broken / "cells").glob("*/")), broken / "cells" / ".x.0123.partial")
+    shutil.copytree(next((broken / "cells").glob("*/")), broken / "cells" / ".x.01234567.partial")
 
     summary = go(study, broken)
     assert summary.absent == {}
