@@ -52,7 +52,7 @@ def test_corrections_are_there_and_help_off_the_family(recalibrated):
     problem, _, pair, _ = recalibrated
     corrections = pair.calibration.corrections
     assert corrections.log_variances.shape[2] == GRID**2
-    rough = problem.sample(6, generator=torch.Generator().manual_seed(0), family="shifted")
+    rough = problem.sample(24, generator=torch.Generator().manual_seed(0), family="shifted")
     y = problem.add_noise(problem.simulate(rough), generator=torch.Generator().manual_seed(1))
     errors = [
         float((s.x - rough).square().mean().sqrt())
