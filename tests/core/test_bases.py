@@ -11,6 +11,7 @@ from deceptron.core.bases import (
     as_kinds,
     leading,
 )
+from deceptron.core.identity import digest
 
 KINDS = ("sine", "cosine", "fourier", "none")
 
@@ -165,3 +166,10 @@ def test_leading_directions_are_those_of_the_dense_covariance():
     torch.testing.assert_close(overlap, torch.ones_like(overlap), rtol=1e-2, atol=0)
     again = leading(rows, 12)[1]
     assert torch.equal(again, directions)
+
+
+def test_a_basis_that_was_used_is_still_the_same():
+    basis = EigenBasis(torch.linalg.qr(normal(6, 6)).Q[:3])
+    before = digest(basis)
+    basis.forward(normal(2, 6))
+    assert digest(basis) == before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -127,7 +127,11 @@ class EigenBasis:
     """Principal directions, rows of ``vectors``, completed to a basis in no particular order."""
 
     vectors: Float[Tensor, "k n"]
-    _kept: dict[torch.device, Tensor] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _kept(self) -> dict[torch.device, Tensor]:
+        """No field: what was worked out does not change what a basis is (``core/identity.py``)."""
+        return {}
 
     def _complete(self, device: torch.device) -> Float[Tensor, "n n"]:
         if device not in self._kept:
