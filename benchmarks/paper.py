@@ -13,7 +13,7 @@ the paper does.
 them; without names it evaluates every problem whose training has ended. Recorded rows of the others
 are kept. What has not ended is listed with its last epoch and how long the rest would take.
 ``--steps`` solves with D-IPG alone, for equal numbers of steps instead of a tolerance; ``--pairs``
-writes the pairs where a study looks for them (``benchmarks/allen_cahn.toml``).
+writes the pairs where a study looks for them (``benchmarks/paper_study.toml``).
 
 Trainings live in ``benchmarks/results/paper``, in the repository: the weights of a finished stage
 are never trained twice. With ``--preset paper-reduced`` it does the same for the reduced protocol,
