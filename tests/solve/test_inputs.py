@@ -4,6 +4,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -103,6 +104,36 @@ def test_a_single_row_is_a_batch_of_one():
     start = normal(N, seed=5)
     alone = dc.solve(pair, y[2], method="lm", x0=start)
     assert torch.equal(alone.x, dc.solve(pair, y[2:3], method="lm", x0=start[None]).x)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 0)])
+def test_rows_without_components_are_named(shape):
+    """Of a bare callable nobody knows whether five numbers are one row or five."""
+    with pytest.raises(dc.ShapeError, match="y must have rows of one or more components"):
+        dc.solve(lambda x: x, torch.ones(shape), method="gn", x0=torch.ones(shape))
+
+
+@pytest.mark.parametrize("method", ["guarded", "one-shot", "lm"])
+def test_a_latent_may_be_a_number_without_an_axis(method):
+    pair = SimpleNamespace(f=lambda x: torch.stack([x, 2 * x], 1), g=lambda y: 0.9 * y[:, 0])
+    y = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    solution = dc.solve(pair, y, method=method)
+    assert solution.x.shape == (2,)
+    right = 0.9 if method == "one-shot" else 1.0
+    torch.testing.assert_close(solution.x, right * y[:, 0], rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("as_array", [torch.tensor, np.array, list])
+def test_bounds_may_be_an_array_of_two(as_array):
+    pair = calibrated()
+    _, y = observations(pair)
+    settings = {"method": "one-shot", "noise_std": NOISE}
+    pairs = [
+        dc.solve(pair, y, bounds=b, **settings) for b in (as_array([-0.5, 0.25]), (-0.5, 0.25))
+    ]
+    draws = [s.posterior(3, generator=torch.Generator().manual_seed(0)) for s in pairs]
+    assert torch.equal(*draws)
+    assert float(draws[0].min()) == -0.5
 
 
 @pytest.mark.parametrize("name", ["LM", "Guarded", "One-Shot", "L-BFGS"])

@@ -16,7 +16,7 @@ from torch import Tensor
 from deceptron.core.arrays import as_rows, real_tensor
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_flags
-from deceptron.core.errors import ConfigError
+from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
@@ -126,6 +126,11 @@ def solve(
     chosen = get_method(method)
     known = Known.of(pair)
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
+    if y.ndim == 1 or not y.shape[1:].numel():
+        raise ShapeError(
+            f"y must have rows of one or more components; got shape {tuple(y.shape)} "
+            "(y[None] is one row of them, y[:, None] many rows of one)"
+        )
     if callback is not None and not callable(callback):
         raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
     check_flags(differentiable=differentiable, history=history, progress=progress)
@@ -202,7 +207,7 @@ def solve(
             model.charge(kind, spent)
         if warm is not None:
             model.charge("g", warm.cost.g)
-            model.charge("surrogate", warm.cost.forward + warm.cost.surrogate)
+            model.charge("surrogate", warm.cost.forward)
         if task.corrections is not None:
             task = with_gaps_filled(task, model)
         recorder = None
