@@ -446,6 +446,23 @@ def test_many_rows_are_solved_in_parts_as_they_would_be_at_once(method, monkeypa
     assert repr(parts).rpartition("; ")[0] == repr(whole).rpartition("; ")[0]
 
 
+@pytest.mark.parametrize("method", ["guarded", "one-shot"])
+def test_fewer_rows_of_a_finer_grid_are_solved_together(method):
+    """What a network keeps of each number counts, not how many rows they are in."""
+    largest = 0
+
+    def same(rows):
+        nonlocal largest
+        largest = max(largest, rows.numel())
+        return rows.clone()
+
+    pair = SimpleNamespace(f=same, g=same, x_shape=(1, 64, 64), y_shape=(1, 64, 64))
+    y = torch.randn(600, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    solution = dc.solve(pair, y, method=method, history=False)
+    assert torch.equal(solution.x, y)
+    assert largest <= 2**20 < y.numel()
+
+
 def test_noise_of_one_row_is_not_cut_with_the_observations(monkeypatch):
     """Eleven sensors and eleven rows: the shapes alone do not tell."""
     matrix = normal(11, N)

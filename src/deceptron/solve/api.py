@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,8 +35,9 @@ from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.strays import with_strays_returned
 from deceptron.solve.task import Known, prepare
 
-# Rows that are solved together: more of them cost memory and save no time.
-ROWS = 4096
+# Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
+# A network keeps some two kilobytes for each number until its gradient has been asked for.
+ROWS, NUMBERS = 4096, 2**20
 
 
 def solve(
@@ -138,7 +140,9 @@ def solve(
         check_count("max_iterations", max_iterations, low=0)
     noise_rows(noise_std, y, known.scaler)  # there must be one of each row of y, or one for all
     alike = known.rows_alike(pair, noise_std, len(y))
-    parts = [part for rows in alike for part in rows.split(ROWS)]
+    largest = max(y[0].numel(), math.prod(known.x_shape or ()))
+    together = max(1, min(ROWS, NUMBERS // largest))
+    parts = [part for rows in alike for part in rows.split(together)]
     if len(parts) > 1:
         if x0 is not None:
             settings["x0"] = given_rows(x0, chosen, y, known.x_shape)
