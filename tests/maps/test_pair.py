@@ -16,7 +16,8 @@ def test_any_two_modules_are_a_pair():
     assert torch.equal(pair.f(x), f(x))
     assert torch.equal(pair(x), f(x))
     assert torch.equal(pair.g(f(x)), g(f(x)))
-    assert pair.scaler.is_identity
+    y = torch.tensor([[1.5, -2.0]])
+    assert torch.equal(pair.scaler.normalise(y), y)
     assert pair.bounds is None
     assert pair.x_shape is None
     assert pair.name is None

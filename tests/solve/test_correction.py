@@ -8,6 +8,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason, Status
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import SIZES, Corrections, tabulated
 from deceptron.solve import measured_span
@@ -358,6 +359,47 @@ def test_values_alone_are_never_asked_outside_of_the_box():
     solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
     assert bool((solution.x.abs() == 0.4).any()), "the box must matter for this test"
     torch.testing.assert_close(solution.x, dc.solve(case.pair, y, **settings).x, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [2**-12, 0.0])
+def test_values_alone_are_never_asked_outside_of_a_narrow_box(width):
+    """One side of it is shorter than the step of a difference, or a point."""
+    case = Case(8, 20)
+    _, y = case.observe(4)
+    low, high = torch.full((8,), -1.0).double(), torch.full((8,), 1.0).double()
+    low[2], high[2] = 0.25, 0.25 + width
+    matrix = case.matrix.numpy()
+
+    def strict(x):
+        assert bool(((low <= x) & (x <= high)).all())
+        return x.numpy() @ matrix.T
+
+    settings = {"bounds": (low, high), "noise_std": NOISE}
+    solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
+    assert bool((solution.iterations > 0).any()), "rows must be corrected for this test"
+    if width:
+        same = dc.solve(case.pair, y, **settings).x
+        torch.testing.assert_close(solution.x, same, rtol=0, atol=1e-6)
+
+
+def test_draws_about_a_corrected_row_are_normal_of_its_deviation_however_few_they_are():
+    case = Case(8, 20)
+    own = case.corrections
+    family = DiagonalGaussian(torch.zeros(8).double(), own.eigen, own.eigenvalues)
+    case.pair.calibration = replace(case.pair.calibration, family=family)
+    _, y = case.observe(4)
+    solution = dc.solve(case.pair, y, noise_std=NOISE)
+    assert bool((solution.iterations > 0).all())
+    rng = torch.Generator().manual_seed(0)
+    one, many = (
+        (solution.posterior(count, generator=rng) - solution.x) / solution.std
+        for count in (1, 4000)
+    )
+    # A single draw is anywhere, not at one deviation from the answer.
+    assert float(one.abs().std()) > 0.1
+    # Four thousand of them have a second moment of 1 to 2%, and a fourth of 3 to 5%.
+    torch.testing.assert_close(many.square().mean(0), torch.ones_like(solution.x), rtol=0, atol=0.2)
+    assert abs(float(many.pow(4).mean()) - 3) < 0.5
 
 
 def test_a_correction_never_ends_worse_than_its_start():

@@ -4,6 +4,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -103,6 +104,36 @@ def test_a_single_row_is_a_batch_of_one():
     start = normal(N, seed=5)
     alone = dc.solve(pair, y[2], method="lm", x0=start)
     assert torch.equal(alone.x, dc.solve(pair, y[2:3], method="lm", x0=start[None]).x)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 0)])
+def test_rows_without_components_are_named(shape):
+    """Of a bare callable nobody knows whether five numbers are one row or five."""
+    with pytest.raises(dc.ShapeError, match="y must have rows of one or more components"):
+        dc.solve(lambda x: x, torch.ones(shape), method="gn", x0=torch.ones(shape))
+
+
+@pytest.mark.parametrize("method", ["guarded", "one-shot", "lm"])
+def test_a_latent_may_be_a_number_without_an_axis(method):
+    pair = SimpleNamespace(f=lambda x: torch.stack([x, 2 * x], 1), g=lambda y: 0.9 * y[:, 0])
+    y = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    solution = dc.solve(pair, y, method=method)
+    assert solution.x.shape == (2,)
+    right = 0.9 if method == "one-shot" else 1.0
+    torch.testing.assert_close(solution.x, right * y[:, 0], rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("as_array", [torch.tensor, np.array, list])
+def test_bounds_may_be_an_array_of_two(as_array):
+    pair = calibrated()
+    _, y = observations(pair)
+    settings = {"method": "one-shot", "noise_std": NOISE}
+    pairs = [
+        dc.solve(pair, y, bounds=b, **settings) for b in (as_array([-0.5, 0.25]), (-0.5, 0.25))
+    ]
+    draws = [s.posterior(3, generator=torch.Generator().manual_seed(0)) for s in pairs]
+    assert torch.equal(*draws)
+    assert float(draws[0].min()) == -0.5
 
 
 @pytest.mark.parametrize("name", ["LM", "Guarded", "One-Shot", "L-BFGS"])
@@ -413,6 +444,23 @@ def test_many_rows_are_solved_in_parts_as_they_would_be_at_once(method, monkeypa
     torch.testing.assert_close(parts.trust.score, whole.trust.score)
     assert parts.trust.worst == whole.trust.worst
     assert repr(parts).rpartition("; ")[0] == repr(whole).rpartition("; ")[0]
+
+
+@pytest.mark.parametrize("method", ["guarded", "one-shot"])
+def test_fewer_rows_of_a_finer_grid_are_solved_together(method):
+    """What a network keeps of each number counts, not how many rows they are in."""
+    largest = 0
+
+    def same(rows):
+        nonlocal largest
+        largest = max(largest, rows.numel())
+        return rows.clone()
+
+    pair = SimpleNamespace(f=same, g=same, x_shape=(1, 64, 64), y_shape=(1, 64, 64))
+    y = torch.randn(600, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    solution = dc.solve(pair, y, method=method, history=False)
+    assert torch.equal(solution.x, y)
+    assert largest <= 2**20 < y.numel()
 
 
 def test_noise_of_one_row_is_not_cut_with_the_observations(monkeypatch):

@@ -113,6 +113,23 @@ def test_the_noise_level_includes_the_error_of_the_surrogate():
     assert float(exact.residual.max()) <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"), [(0.0, Reason.DISCREPANCY), (1.0, Reason.SURROGATE_LIMIT)]
+)
+def test_a_row_that_is_as_close_as_was_asked_does_not_blame_the_surrogate(error, reason):
+    """Twice the noise is left where three times were allowed; of one that errs, four times."""
+    left = 2.0 if error == 0 else 4.0
+    pair = TestPair(torch.nn.Identity(), torch.nn.Identity())
+    pair.calibration = Calibration(surrogate_error=error)
+    pair.bounds = (0.0, 10.0)
+    y = torch.full((2, 8), -left, dtype=torch.float64)
+    solution = dc.solve(pair, y, method="one-shot", noise_std=1.0, tau=3.0)
+    torch.testing.assert_close(solution.over_noise, torch.full((2,), left, dtype=torch.float64))
+    assert [Reason(k) for k in solution.reason.tolist()] == [reason] * 2
+    assert bool(solution.converged.all()) == (error == 0)
+    assert not bool(solution.explained.any())
+
+
 def test_forward_replaces_the_surrogate_in_the_objective():
     pair, y = observations()
     solution = dc.solve(pair, y, forward=lambda x: pair.f(x) + 0.25, method="gn", tolerance=1e-9)

@@ -24,7 +24,7 @@ class Cost:
         jvp: products of the forward map's Jacobian with a vector.
         vjp: products of its transpose with a vector.
         surrogate: f, jvp and vjp of the pair's f where ``forward=`` is another: surrogate steps,
-            and derivatives that it lends.
+            gaps that it fills, and derivatives that it lends.
         linear_steps: of inner linear solvers; what they evaluate is in ``jvp`` and ``vjp`` already.
     """
 

@@ -71,8 +71,3 @@ class Scaler(nn.Module):
     def noise_level(self, noise_std: float | Tensor, y_shape: tuple[int, ...]) -> float:
         """RMS over a row, in normalised units, of noise with this physical standard deviation."""
         return float(self.noise(noise_std, y_shape).square().mean().sqrt())
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether normalising changes nothing."""
-        return bool((self.shift == 0).all() & (self.scale == 1).all())

@@ -130,7 +130,7 @@ class AnswerBars:
         fields = std.new_zeros(samples, *std.shape)
         for number in self.member.unique().tolist():
             rows = (self.member == number).nonzero().flatten()
-            drawn = self.shapes[number].root(white)
-            drawn = drawn / drawn.square().mean(0).sqrt().clamp_min(1e-300)
-            fields[:, rows] = drawn[:, None].to(std)
+            shape = self.shapes[number]
+            spread = shape.basis.diagonal(shape.spectrum[None].to(white.device))[0].sqrt()
+            fields[:, rows] = (shape.root(white) / spread)[:, None].to(std)
         return self.x[self.corrected].flatten(1) + fields * std

@@ -253,7 +253,7 @@ class Posterior:
             )
 
     def _clip(self, x: Tensor) -> Tensor:
-        bounds = self.bounds or getattr(self.pair, "bounds", None)
+        bounds = getattr(self.pair, "bounds", None) if self.bounds is None else self.bounds
         rows = into_box(x.reshape(-1, *self.x.shape[1:]), bounds)
         return rows.reshape(x.shape)
 

@@ -92,7 +92,6 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     if task.noise is None:
         return reason
     reason = reason.clone()
-    limit = noise_limit(task.objective.count)
     if task.corrections is not None:
         # Nothing better was found, and nothing better is needed.
         kept = (reason == Reason.NO_ACCEPTED_TRIAL) | (reason == Reason.NO_PROGRESS)
@@ -101,8 +100,9 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     if task.keeps_starts:
         kept = (reason == Reason.STEP_LIMIT) & (outcome.iterations == 0)
         reason[kept] = int(Reason.START_IS_BETTER)
-    if task.on_surrogate:
-        beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > limit)
+    if task.on_surrogate and task.objective.tau is not None:
+        # Down to the noise and the surrogate's error together, but not to the noise alone.
+        beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > task.objective.tau)
         reason[beyond] = int(Reason.SURROGATE_LIMIT)
     if "noise" in outcome.notes:
         noise = outcome.notes["noise"].clamp_min(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from torch import Tensor
 from deceptron.core.arrays import as_rows, real_tensor
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_flags
-from deceptron.core.errors import ConfigError
+from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
@@ -34,8 +35,9 @@ from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.strays import with_strays_returned
 from deceptron.solve.task import Known, prepare
 
-# Rows that are solved together: more of them cost memory and save no time.
-ROWS = 4096
+# Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
+# A network keeps some two kilobytes for each number until its gradient has been asked for.
+ROWS, NUMBERS = 4096, 2**20
 
 
 def solve(
@@ -126,6 +128,11 @@ def solve(
     chosen = get_method(method)
     known = Known.of(pair)
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
+    if y.ndim == 1 or not y.shape[1:].numel():
+        raise ShapeError(
+            f"y must have rows of one or more components; got shape {tuple(y.shape)} "
+            "(y[None] is one row of them, y[:, None] many rows of one)"
+        )
     if callback is not None and not callable(callback):
         raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
     check_flags(differentiable=differentiable, history=history, progress=progress)
@@ -133,7 +140,9 @@ def solve(
         check_count("max_iterations", max_iterations, low=0)
     noise_rows(noise_std, y, known.scaler)  # there must be one of each row of y, or one for all
     alike = known.rows_alike(pair, noise_std, len(y))
-    parts = [part for rows in alike for part in rows.split(ROWS)]
+    largest = max(y[0].numel(), math.prod(known.x_shape or ()))
+    together = max(1, min(ROWS, NUMBERS // largest))
+    parts = [part for rows in alike for part in rows.split(together)]
     if len(parts) > 1:
         if x0 is not None:
             settings["x0"] = given_rows(x0, chosen, y, known.x_shape)
@@ -202,7 +211,7 @@ def solve(
             model.charge(kind, spent)
         if warm is not None:
             model.charge("g", warm.cost.g)
-            model.charge("surrogate", warm.cost.forward + warm.cost.surrogate)
+            model.charge("surrogate", warm.cost.forward)
         if task.corrections is not None:
             task = with_gaps_filled(task, model)
         recorder = None

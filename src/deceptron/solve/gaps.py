@@ -43,19 +43,21 @@ def with_gaps_filled(task: Task, model: Model) -> Task:
     if len(rows) == 0:
         return task
     residual = _over_noise(task, task.start[rows], rows)
-    model.charge("surrogate", _at(rows, 1, share))
+    # Here f is the pair's own.
+    kind_of = {kind: kind if task.on_surrogate else "surrogate" for kind in ("f", "jvp", "vjp")}
+    model.at(rows).charge(kind_of["f"])
     left = residual > noise_limit(task.objective.count[rows])
     rows, residual = rows[left], residual[left]
     if len(rows) == 0:
         return task
-    latents, spent = _most_plausible(task, family, rows)
-    shown = torch.where(missing[rows], _predicted(task, latents), task.target[rows])
-    assert task.g is not None
-    start = task.g(shown.reshape(-1, *task.y_shape)).detach().flatten(1)
+    part = model.at(rows)
+    latents, cost = _most_plausible(task, family, rows)
+    for kind, counted in kind_of.items():
+        part.charge(counted, cost[:, KINDS.index(kind)])
+    part.charge(kind_of["f"], 2)
+    start = part.g(torch.where(missing[rows], _predicted(task, latents), task.target[rows]))
     if task.box is not None:
         start = task.box.project(start)
-    model.charge("surrogate", _at(rows, spent + 2, share))
-    model.charge("g", _at(rows, 1, share))
     better = _over_noise(task, start, rows) < residual
     starts = task.start.clone()
     starts[rows[better]] = start[better]
@@ -64,8 +66,8 @@ def with_gaps_filled(task: Task, model: Model) -> Task:
 
 def _most_plausible(
     task: Task, family: DiagonalGaussian, rows: Int[Tensor, " k"]
-) -> tuple[Float[Tensor, "k n"], Int[Tensor, " k"]]:
-    """Of the family, given the sensors that are left, and the passes through f that it took."""
+) -> tuple[Float[Tensor, "k n"], Int[Tensor, "k kinds"]]:
+    """Of the family, given the sensors that are left, and what that cost."""
     target, noise = task.target[rows], task.believed_noise
     assert task.objective.observed is not None
     assert noise is not None
@@ -102,8 +104,7 @@ def _most_plausible(
         recorder=None,
         callback=None,
     ).run(task.start[rows], target)
-    passes = [KINDS.index(kind) for kind in ("f", "jvp", "vjp")]
-    return outcome.x, outcome.cost[:, passes].sum(1)
+    return outcome.x, outcome.cost
 
 
 def _predicted(task: Task, x: Float[Tensor, "k n"]) -> Float[Tensor, "k m"]:
@@ -121,12 +122,3 @@ def _over_noise(
     r = objective.difference(_predicted(task, x), task.target[rows])
     whitened = r / torch.hypot(torch.where(own.isinf(), 1.0, own), error).to(r)
     return (whitened.square().sum(1) / objective.count).sqrt()
-
-
-def _at(
-    rows: Int[Tensor, " k"], amount: int | Int[Tensor, " k"], like: Float[Tensor, " B"]
-) -> Int[Tensor, " B"]:
-    """A charge for these rows."""
-    charges = torch.zeros_like(like, dtype=torch.int64)
-    charges[rows] = amount
-    return charges

@@ -144,19 +144,17 @@ class Spanned:
     def fill(self) -> None:
         """All directions: one product for each unknown."""
         model, point = self._model, self._point
-        rows, n = point.x.shape
+        n = point.x.shape[1]
         if model.has_derivatives:
             columns = model.f_jacobian(point.x).mT
         else:
-            steps = self._step() * torch.eye(n).to(point.x).repeat(rows, 1, 1)
+            steps = torch.full_like(point.x, self._step())
             if self._box is not None:
-                # Towards the inside.
-                room = self._box.project(point.x + self._step()) - point.x
-                outside = room < 0.999 * self._step()
-                steps = torch.where(outside[:, None], -steps, steps)
-            images = [model.image(point, steps[:, k]) / self._step() for k in range(n)]
-            signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
-            columns = torch.stack(images, 1) * signs[:, :, None]
+                # To the side that has more room, if this one has too little.
+                up, down = (self._box.project(point.x + s) - point.x for s in (steps, -steps))
+                steps = torch.where(up < torch.minimum(0.999 * steps, -down), down, up)
+            images = [model.image(point, step) for step in torch.diag_embed(steps).unbind(1)]
+            columns = torch.stack(images, 1) / steps[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
         self._reserve(n)
         self._count = n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp, pull_back
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.history import Cost
 from deceptron.core.pieces import in_pieces
 from deceptron.core.protocols import RowMap
 from deceptron.solve.objective import LeastSquares
@@ -48,7 +49,7 @@ class Point(RowData):
         return self.known_gradient
 
 
-KINDS = ("f", "g", "jvp", "vjp", "surrogate", "linear_steps")
+KINDS = tuple(entry.name for entry in fields(Cost))
 
 
 class Tally:

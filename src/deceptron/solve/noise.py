@@ -107,7 +107,6 @@ def objective_of(
         "weight": None if equal else weight,
         "level": level.to(target),
         "tau": _limit(count, tau, prior),
-        "precision": (here / finite).to(target),
     }
     if prior is None:
         return LeastSquares(**settings)

@@ -66,7 +66,7 @@ def start_rows(
         start = _filled(known, name, reverse, target, missing, noise, y_shape)
         estimate = start.x
         check_prior(prior, tuple(estimate.shape[1:]))
-        finite = estimate.flatten(1).isfinite().all(1)
+        finite = estimate.reshape(len(estimate), -1).isfinite().all(1)
         cold = torch.zeros_like(estimate) if prior is None else prior.mean.to(estimate)
         finite = finite.reshape(-1, *(1,) * (estimate.ndim - 1))
         return replace(start, x=torch.where(finite, estimate, cold))
