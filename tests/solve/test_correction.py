@@ -191,6 +191,21 @@ def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
     assert float(errors.gather(0, values.argmin(0)[None]).median()) < 0.5
 
 
+def test_directions_stay_orthonormal_when_the_span_is_nearly_everything(monkeypatch):
+    """A bent simulator and many directions: what is new in each is a small part of it."""
+    monkeypatch.setattr(measured_span, "PAYS", -1.0)
+    case = Case(40, 40)
+    x, _ = case.observe(4)
+    y = torch.sin(x) @ case.matrix.T
+    with torch.no_grad():
+        span, _ = spanned(case, y, forward=lambda rows: torch.sin(rows) @ case.matrix.T)
+        span.grow(None, 20)
+    products = span._c @ span._c.mT
+    # A direction that was none is zero.
+    known = products.diagonal(dim1=1, dim2=2).round().diag_embed()
+    torch.testing.assert_close(products, known, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
 def test_a_few_pairs_come_close_to_the_dense_answer(differentiable):
     case = Case(60, 80)

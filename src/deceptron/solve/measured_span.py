@@ -252,7 +252,7 @@ class Spanned:
         """One more direction, made orthonormal to the others; its image comes back."""
         model, point, rows = here.model, here.point, here.rows
         size = norm(d)
-        d = d - self._coefficients(products(self._c, d))
+        d = self._apart(d, size)
         length = norm(d)
         # What is left of a direction that others span already is round-off.
         usable = length > 1e-6 * size
@@ -284,6 +284,15 @@ class Spanned:
             d, a = d / length, a / length
         self._append(d, a)
         return a
+
+    def _apart(self, d: Float[Tensor, "B n"], size: Float[Tensor, " B"]) -> Float[Tensor, "B n"]:
+        """Without its part in the span. What is left of a direction that nearly lies there has
+        round-off of the whole, which a second time takes away; else it grows with each direction.
+        """
+        d = d - self._coefficients(products(self._c, d))
+        if bool((norm(d) < 0.1 * size).any()):
+            d = d - self._coefficients(products(self._c, d))
+        return d
 
     def _append(self, d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]) -> None:
         """A direction with its image, and its products with those before it."""
