@@ -86,6 +86,8 @@ def test_a_model_that_ships_finds_its_simulator_by_name(folder, monkeypatch, cap
         (("--simulator", "my_physics.py:leaves"), "forward raises SystemExit: 0"),
         (("train", "torch.py:problem"), "has the name of another module, torch"),
         (("train", "myphysics"), "unknown problem 'myphysics'"),
+        (("train", "my_physics.py"), "which object of the file is meant, as my_physics.py:problem"),
+        (("--simulator", "my_physics.py"), "which object of the file is meant"),
         (("--simulator", "my_physics.py:count"), "must be a problem or a function of rows; got"),
         (("--simulator", "my_physics.py:pairs"), "made from data and has no simulator"),
         (("--simulator",), "does not say where the simulator of its problem is"),

@@ -63,4 +63,5 @@ def train(
         f"{folder / 'pair.safetensors'}, curves in {curves}"
     )
     say(f"verdict: {pair.verdict}")
-    say(f"next: deceptron solve {folder} y.npy -o x.zarr")
+    physics = " --simulator" if chosen.has_simulator and "pass forward=" in pair.verdict else ""
+    say(f"next: deceptron solve {folder} y.npy -o x.zarr{physics}")

@@ -22,7 +22,7 @@ from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, 
 from deceptron.geometry.bars import NORMAL_90, Maps
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
-from deceptron.problems import Dataset, Problem
+from deceptron.problems import Dataset, Problem, get
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
 from deceptron.train.families import corrections_of, family_of, observations_of
@@ -103,7 +103,7 @@ def calibrate(
 
 def recalibrate(
     pair: Deceptron,
-    problem: Problem,
+    problem: str | Problem,
     *,
     simulations: int = 200,
     seed: int = 7,
@@ -116,7 +116,8 @@ def recalibrate(
 
     Args:
         pair: stays as it is; the weights of the result are shared with it.
-        problem: what to calibrate on; it must have a simulator and the shapes of the pair.
+        problem: what to calibrate on, or its name; it must have a simulator and the shapes of the
+            pair.
         simulations: latents that are drawn and simulated. Corrections cost about as many products
             with the Jacobian again.
         seed: of those latents and their noise.
@@ -126,6 +127,7 @@ def recalibrate(
         The pair with a new calibration. The error of its surrogate is measured, too, so its
         ``verdict`` is about the new problem.
     """
+    problem = get(problem) if isinstance(problem, str) else problem
     _check_noise(problem)
     if not problem.has_simulator:
         raise ConfigError(
