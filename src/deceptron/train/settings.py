@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from deceptron.core.errors import CheckpointError, DeceptronError
+from deceptron.core.identity import plain
 from deceptron.problems import Problem
-from deceptron.train.recipe import Recipe, plain
+from deceptron.train.recipe import Recipe
 
 FORMAT = "deceptron-run"
 VERSION = 1
