@@ -48,8 +48,11 @@ def folder(tmp_path, monkeypatch):
 def test_train_and_solve_on_ones_own_simulator(folder, monkeypatch, capsys):
     place = "my_physics.py:problem"
     assert run(monkeypatch, "train", place, "--preset", "smoke", "--out", "runs/mine") == 0
-    assert "pair in runs/mine" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "pair in runs/mine" in told
     pair = dc.load("runs/mine")
+    # What to do next is what the verdict says, in the words of the command line.
+    assert ("x.zarr --simulator" in told) == ("pass forward=" in pair.verdict)
     simulator = sys.modules["my_physics"].simulator
     y = simulator(torch.rand(5, 3, generator=torch.Generator().manual_seed(0)))
     np.save("y.npy", y.numpy())

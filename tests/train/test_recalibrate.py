@@ -86,7 +86,7 @@ def test_a_problem_of_another_shape_or_without_noise_or_simulator_is_refused():
     with pytest.raises(dc.ConfigError, match="noise_std > 0"):
         dc.recalibrate(pair, dc.problems.get("heat-1d", noise_std=0.0))
     with pytest.raises(dc.ConfigError, match="simulations"):
-        dc.recalibrate(pair, dc.problems.get("heat-1d"), simulations=1)
+        dc.recalibrate(pair, "heat-1d", simulations=1)
     x = torch.rand(20, 64, generator=torch.Generator().manual_seed(0))
     measured = dc.problems.from_data(x, x, bounds=(0.0, 1.0), noise_std=0.1)
     with pytest.raises(dc.ConfigError, match="must have a simulator"):
