@@ -75,7 +75,7 @@ def make_custom(
     sample: Callable[[int, Generator], Any],
     shifted: Callable[[int, Generator], Any] | None,
     extreme: Callable[[int, Generator], Any] | None,
-    differentiable: bool,
+    differentiable: bool = True,
     **fields: Any,
 ) -> CustomProblem:
     """Draw one latent and simulate it to learn the shapes."""
