@@ -124,3 +124,11 @@ def test_rows_without_an_answer_are_left_out(monkeypatch):
     assert 60 < after.calibration.rows < 120
     with pytest.raises(dc.ConfigError, match="seed must be an integer >= 0"):
         dc.recalibrate(pair, problem, seed=-1)
+
+
+def test_answers_stay_within_the_bounds_of_the_new_problem():
+    pair, wider = dc.load("heat-1d"), dc.problems.get("heat-1d", bounds=(-1.0, 2.0))
+    found = dc.recalibrate(pair, wider, simulations=20)
+    assert (found.bounds, pair.bounds) == ((-1.0, 2.0), (0.0, 1.0))
+    assert found.f is pair.f
+    assert not found.training

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -124,8 +123,8 @@ def recalibrate(
         progress: show a bar on standard error; by default on a terminal.
 
     Returns:
-        The pair with a new calibration. The error of its surrogate is measured, too, so its
-        ``verdict`` is about the new problem.
+        The pair with a new calibration and the bounds of the problem. The error of its surrogate is
+        measured, too, so its ``verdict`` is about the new problem.
     """
     problem = get(problem) if isinstance(problem, str) else problem
     _check_noise(problem)
@@ -166,10 +165,11 @@ def _recalibrated(
     x, clean, fitted = x[good], clean[good], fitted[good]
     missed = fitted - pair.scaler.normalise(clean)
     y = problem.add_noise(clean, generator=stream(seed, "calibration-noise"))
-    pair = copy.copy(pair)
     error = float(missed.square().mean().sqrt())
-    pair.calibration = Calibration(noise_std=problem.noise_std, surrogate_error=error)
-    return _calibrated(pair, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
+    known = Calibration(noise_std=problem.noise_std, surrogate_error=error)
+    # Latents that the pair was not trained on may lie outside of its bounds.
+    other = pair.replaced(bounds=problem.bounds, calibration=known).train(pair.training)
+    return _calibrated(other, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
 
 
 def _calibrated(
