@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import html
+from deceptron.core.arrays import rows_like
 from deceptron.core.calibration import calibration_of
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import Pair
 from deceptron.core.solution import Solution
 from deceptron.problems import Problem
@@ -149,9 +149,10 @@ def compare(
         subject: a pair, or a problem; without a pair only classical methods can be had.
         y: observations, as ``dc.solve`` takes them.
         truth: the latents behind them, where they are known.
-        methods: names, or labels with settings of ``dc.solve``: ``{"LM": {"method": "lm"}}``;
-            these win over settings for all. By default one-shot, guarded and Levenberg-Marquardt.
-            Classical methods by name are regularised by the prior of the pair or the problem.
+        methods: names, or labels with settings of ``dc.solve``: ``{"LM": {"method": "lm"}}``, or
+            with a method alone; these win over settings for all. By default one-shot, guarded and
+            Levenberg-Marquardt. Classical methods by name are regularised by the prior of the pair
+            or the problem.
         forward: the simulator, for every method; without it a pair is solved on its surrogate.
         noise_std: of the observations, by default that of the pair or the problem.
         settings: anything else that ``dc.solve`` takes, for every method.
@@ -164,20 +165,29 @@ def compare(
     plans: dict[str, dict[str, Any]] = {}
     left_out: dict[str, str] = {}
     if isinstance(methods, Mapping):
-        plans = {label: {"noise_std": noise_std, **own} for label, own in methods.items()}
+        for label, own in methods.items():
+            named = own if isinstance(own, Mapping) else {"method": own}
+            plans[label] = {"noise_std": noise_std, **named}
     else:
-        for method in DEFAULT if methods is None else methods:
+        listed = [methods] if isinstance(methods, (str, Method)) else methods
+        for method in DEFAULT if listed is None else listed:
             chosen = get_method(method)
             if not known.has_pair and chosen.name not in CLASSICAL:
                 left_out[chosen.name] = "it needs a pair, as dc.train and dc.load give it"
                 continue
             label, plan = known.plan(chosen, noise_std)
+            if label in plans:
+                raise ConfigError(
+                    f"methods must differ in their names; {label!r} comes twice: give each a label "
+                    'of its own, methods={"mine": {"method": ...}}'
+                )
             plans[label] = plan
     if not plans:
         raise ConfigError("compare needs one method or more that the subject can be solved by")
     found = {label: solve(known.maps, y, **{**shared, **plan}) for label, plan in plans.items()}
-    answers = next(iter(found.values()))
-    return Comparison(found, None if truth is None else _truth(truth, answers), left_out)
+    answers = next(iter(found.values())).x
+    known_truth = None if truth is None else rows_like("truth", truth, answers)
+    return Comparison(found, known_truth, left_out)
 
 
 @dataclass(frozen=True)
@@ -215,13 +225,3 @@ def _known(subject: Problem | Pair) -> _Known:
         calibration = calibration_of(subject)
         return _Known(subject, True, calibration.family, calibration.noise_std, None)
     raise ConfigError(f"compare needs a pair or a problem; got {type(subject).__name__}")
-
-
-def _truth(truth: Any, solution: Solution) -> Tensor:
-    rows = torch.as_tensor(truth).detach().to(solution.x)
-    if rows.shape != solution.x.shape:
-        raise ShapeError(
-            f"truth must have the shape of the answers, {tuple(solution.x.shape)}; got "
-            f"{tuple(rows.shape)}"
-        )
-    return rows

@@ -92,11 +92,13 @@ def load_object(text: str) -> Any:
 
 
 def _is_place(text: str) -> bool:
-    return ".py:" in text
+    return ".py:" in text or text.endswith(".py")
 
 
 def _place(text: str) -> tuple[Path, str]:
     path, _, name = text.rpartition(":")
+    if not path:
+        raise ConfigError(f"{text} must say which object of the file is meant, as {text}:problem")
     return Path(path), name
 
 

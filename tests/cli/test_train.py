@@ -16,7 +16,9 @@ def test_a_run_folder_appears_and_is_continued(tmp_path, monkeypatch, capsys):
     pair = dc.load(folder / "pair.safetensors")
     assert pair.name == "heat-1d"
     before = (folder / "pair.safetensors").read_bytes()
+    monkeypatch.setenv("RANK", "1")  # of a job that torchrun did not start
     assert run(monkeypatch, *arguments) == 0
+    assert "pair in" in capsys.readouterr().out
     assert (folder / "pair.safetensors").read_bytes() == before
 
 

@@ -48,8 +48,11 @@ def folder(tmp_path, monkeypatch):
 def test_train_and_solve_on_ones_own_simulator(folder, monkeypatch, capsys):
     place = "my_physics.py:problem"
     assert run(monkeypatch, "train", place, "--preset", "smoke", "--out", "runs/mine") == 0
-    assert "pair in runs/mine" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "pair in runs/mine" in told
     pair = dc.load("runs/mine")
+    # What to do next is what the verdict says, in the words of the command line.
+    assert ("x.zarr --simulator" in told) == ("pass forward=" in pair.verdict)
     simulator = sys.modules["my_physics"].simulator
     y = simulator(torch.rand(5, 3, generator=torch.Generator().manual_seed(0)))
     np.save("y.npy", y.numpy())
@@ -86,6 +89,8 @@ def test_a_model_that_ships_finds_its_simulator_by_name(folder, monkeypatch, cap
         (("--simulator", "my_physics.py:leaves"), "forward raises SystemExit: 0"),
         (("train", "torch.py:problem"), "has the name of another module, torch"),
         (("train", "myphysics"), "unknown problem 'myphysics'"),
+        (("train", "my_physics.py"), "which object of the file is meant, as my_physics.py:problem"),
+        (("--simulator", "my_physics.py"), "which object of the file is meant"),
         (("--simulator", "my_physics.py:count"), "must be a problem or a function of rows; got"),
         (("--simulator", "my_physics.py:pairs"), "made from data and has no simulator"),
         (("--simulator",), "does not say where the simulator of its problem is"),

@@ -264,6 +264,7 @@ class TestBadFiles:
             {"family": {"basis": "grid"}, "corrections": None},
             {"corrections": {"scale": 1.0, "factor": 1.0, "shape": [9], "waves": ["square"]}},
             {"corrections": {"scale": float("nan"), "factor": 1.0}},
+            {"rows": float("inf")},
         ):
             rewrite(path, bad, document=lambda d, c=change: d["calibration"].update(c))
             self.refuse(bad, "does not describe a pair")
@@ -318,6 +319,9 @@ class TestBadFiles:
         def reshaped(tensors):
             tensors["f.exit.bias"] = torch.zeros(9)
 
+        def whole(tensors):
+            tensors["f.exit.bias"] = torch.zeros(2, dtype=torch.int64)
+
         def crossed(tensors):
             tensors["bounds.low"] = tensors["bounds.low"] + torch.inf
             tensors["bounds.high"] = torch.zeros(4, 4)
@@ -330,6 +334,7 @@ class TestBadFiles:
             (extra, "has weights that f does not: more"),
             (stray, "tensors of no module: h.weight"),
             (reshaped, r"f.exit.bias must have shape \(2,\); got \(9,\)"),
+            (whole, r"f.exit.bias is torch.int64; torch.float32 is wanted"),
             (crossed, "low <= high"),
             (scale, "must be positive"),
         ):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -90,3 +91,8 @@ def test_what_stands_beside_a_field_stays_positive():
 def test_a_grid_is_one_number_or_one_for_each_axis(grid):
     with pytest.raises(dc.ConfigError, match=r"at_grid\(grid=...\) must be a number of points"):
         regridded((1, 8, 8), grid)
+
+
+@pytest.mark.parametrize("grid", [np.int64(6), (6, 6), np.array([6, 6])])
+def test_a_grid_may_come_from_numpy(grid):
+    assert regridded((1, 8, 8), grid) == (1, 6, 6)

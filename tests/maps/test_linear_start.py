@@ -255,6 +255,29 @@ def test_a_silent_sensor_does_not_break_the_fit():
     assert part.coefficients(y).isfinite().all()
 
 
+def test_a_constant_input_predicts_the_mean():
+    y = draw(30, 2)
+    part = LowRank.fit(torch.ones(30, 3), y)
+    torch.testing.assert_close(part(torch.ones(1, 3))[0], y.mean(0))
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 6), (5,)])
+def test_the_units_of_the_data_do_not_matter(shape):
+    """Permeabilities of 1e-12 are as good as numbers near one."""
+    tiny = 2.0**-40
+    x, y = draw(40, *shape), draw(40, *shape, seed=1)
+    nets = []
+    for unit in (1.0, tiny):
+        linear = LowRank.fit(unit * x, unit * y, rank=3)
+        body = unet(linear) if len(shape) > 1 else MLP((3, 8, 5), activation="silu")
+        nets.append(LinearStart(linear, body).fit_scales(unit * x, unit * y))
+    usual, small = nets
+    torch.testing.assert_close(small.scale / tiny, usual.scale)
+    if len(shape) > 1:  # all but the coordinates
+        ratio = (small.feature_scale / usual.feature_scale).flatten()
+        torch.testing.assert_close(ratio[:-2], torch.full((5,), tiny), rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,6 +1,7 @@
 """``dc.compare``: the numbers are those of single solves, and what is left out says why."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -53,6 +54,24 @@ def test_labels_with_settings_of_their_own(heat):
     figure = compared.plot(rows=[2])
     for line, solution in zip(figure.axes[0].lines, compared.solutions.values(), strict=True):
         np.testing.assert_allclose(line.get_ydata(), solution.x[2].numpy(), rtol=1e-6)
+
+
+def test_no_method_is_lost_and_one_may_stand_alone(heat):
+    _, pair, _, y = heat
+    twice = ["lm", dc.methods.levenberg_marquardt(damping=1e-2)]
+    with pytest.raises(dc.ConfigError, match="'lm, prior' comes twice: give each a label"):
+        dc.compare(pair, y, methods=twice)
+    for alone in ("one-shot", dc.methods.one_shot(), {"one-shot": "one-shot"}):
+        assert list(dc.compare(pair, y, methods=alone).solutions) == ["one-shot"]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray, list, lambda x: x[0]])
+def test_truth_is_any_array_as_observations_are(heat, kind):
+    _, pair, x, y = heat
+    truth = kind(x[:1].numpy())
+    compared = dc.compare(pair, y[:1], truth=truth, methods="one-shot")
+    torch.testing.assert_close(compared.truth, x[:1])
+    assert compared.solutions["one-shot"].plot(truth=truth).axes
 
 
 def test_a_problem_without_a_pair_says_what_needs_one(heat):

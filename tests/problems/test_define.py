@@ -243,8 +243,14 @@ def test_rows_that_a_simulator_cannot_answer_are_left_out_of_data_sets() -> None
 
 
 def test_verify_sees_samples_outside_the_bounds() -> None:
-    report = dc.problems.verify(define(bounds=(0.0, 0.5)), quiet=True)
-    assert any("sample leaves the bounds" in text for text in report.problems)
+    for unit in (1.0, 1e-9):
+        problem = define(
+            bounds=(0.0, 0.5 * unit),
+            sample=lambda count, generator: unit * sample(count, generator),  # noqa: B023
+            simulate=lambda x: simulate(x / unit),  # noqa: B023
+        )
+        report = dc.problems.verify(problem, quiet=True)
+        assert any("sample leaves the bounds" in text for text in report.problems)
 
 
 def test_unbounded_and_tensor_bounds() -> None:
@@ -264,6 +270,7 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"sample": lambda count, g: None}, "what sample of .*got None"),
         ({"sample": lambda count, g: 1 / 0}, "sample of .* raises ZeroDivisionError"),
         ({"simulate": lambda x: 1 / 0}, "simulate of .* raises ZeroDivisionError"),
+        ({"simulate": np.asarray}, r"must return a tensor; got ndarray: .*simulators\.wrap"),
         ({"simulate": lambda x: x[:, :0]}, r"to one row of at least one axis; got shape \(1, 0\)"),
         ({"noise_std": "0.1"}, "noise_std must be a number .*; got '0.1'"),
         ({"noise_std": torch.ones(77)}, r"noise_std must broadcast to one row of y.*\(77,\)"),

@@ -113,7 +113,9 @@ def test_what_needs_a_simulator_says_so() -> None:
     [
         (lambda x, y: {"y": y[:-1]}, "as many rows as each other; got 400 and 399"),
         (lambda x, y: {"x": x[:5], "y": y[:5]}, f"needs {FEWEST_ROWS} rows or more; got 5"),
-        (lambda x, y: {"x": x[:, 0]}, r"x must be rows of numbers.*\(400,\)"),
+        (lambda x, y: {"x": x[:, 0]}, r"x must be rows of numbers.*\(400,\): .* x\[:, None\]"),
+        (lambda x, y: {"x": np.ones_like(x)}, "x must vary from row to row; all 400 are the same"),
+        (lambda x, y: {"y": np.ones_like(y)}, "y must vary from row to row"),
         (lambda x, y: {"y": np.where(y == y[3, 2], np.nan, y)}, "y must be finite.*row 3 holds 1"),
         (lambda x, y: {"y": [["a"]]}, "y must be a number or an array of numbers"),
         (lambda x, y: {"y": y[:, :0]}, "y must be rows of numbers"),

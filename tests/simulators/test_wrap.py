@@ -163,6 +163,15 @@ def test_a_bad_row_says_in_words_what_it_was(bad: Any, words: str) -> None:
     assert y.isnan().all(1).tolist() == [False, False, True, False]
 
 
+def test_a_first_row_that_goes_wrong_does_not_say_what_shape_the_others_have() -> None:
+    simulator = wrap(lambda x: np.zeros(7) if x[0] == 0 else physics.value(x), batched=False)
+    x = rows()
+    x[0, 0] = 0
+    with pytest.warns(RuntimeWarning, match="1 of 4 rows failed"):
+        y = simulator(x)
+    torch.testing.assert_close(y[1:], in_torch(x[1:]))
+
+
 def test_a_simulator_that_never_worked_is_an_error_in_words() -> None:
     def broken(x: Any) -> Any:
         raise NameError("name 'nx' is not defined")

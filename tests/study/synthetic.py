@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save
 
-from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.document import digest
+from deceptron.study.cell import Cell, ModelKey, digest
 from deceptron.study.entries import PROBLEMS, shown_problem
 from deceptron.study.folder import StudyFolder
 from deceptron.study.methods import METHODS, method_entry

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import deceptron as dc
+from deceptron.core.identity import plain
 from deceptron.solve import methods
 from deceptron.solve.searches import AdaptiveDamping, Armijo
 from deceptron.study import Block, Study, get_study
 from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.document import as_json
 from deceptron.study.entries import PROBLEMS
 from deceptron.study.methods import ENTRIES, METHODS
 from deceptron.study.names import MODELS, TRUTH
@@ -112,7 +112,7 @@ def test_every_method_can_be_written_down():
         document = entry.document()
         assert json.loads(json.dumps(document)) == document
     with pytest.raises(TypeError, match="a setting must be"):
-        as_json({"a": [print]})
+        plain({"a": [print]}, exact=True)
 
 
 @pytest.mark.parametrize(

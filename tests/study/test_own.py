@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,8 @@ from deceptron.study import (
     run_study,
 )
 from deceptron.study import methods as library
+from deceptron.study.cell import ModelKey
+from deceptron.study.models import Provider
 
 PROBLEM, METHOD = "spring", "gn-short"
 
@@ -123,3 +126,43 @@ def test_declarations_refuse_what_cannot_be():
     hidden = replace(gauss_newton_in_three_steps(), search=print)
     with pytest.raises(TypeError, match="a setting must be"):
         declare_method("hidden", replace(entry, method=lambda: hidden))
+
+
+def _define(factor):
+    dc.problems.define(
+        "changing",
+        simulate=lambda x: simulate(factor * x),
+        sample=sample,
+        bounds=(0.0, 1.0),
+        noise_std=0.01,
+        train_count=64,
+        val_count=16,
+    )
+
+
+def test_a_problem_that_changed_under_its_name_is_not_taken_for_the_old_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(entries, "ENTRIES", dict(entries.ENTRIES))
+    _define(1.0)
+    block = Block(problems=("changing",), methods=("one-shot",), instances=3)
+    study = Study(name="changing", blocks=(block,), missing_models="smoke")
+    run_study(study, tmp_path / "a")
+    assert run_study(study, tmp_path / "a").earlier == 2  # the same problem goes on
+    _define(3.0)
+    with pytest.raises(dc.ConfigError, match="another problem called 'changing'"):
+        run_study(study, tmp_path / "a")
+    # Nor is a pair of the old folder, which this process has loaded.
+    shutil.rmtree(tmp_path / "a")
+    for name in ("a", "b"):
+        run_study(study, tmp_path / name)
+    first, second = (read(tmp_path / name).instances["rmse"] for name in ("a", "b"))
+    assert first.tolist() == second.tolist()
+
+
+def test_a_pair_that_was_trained_for_another_problem_of_the_name_is_not_used(tmp_path):
+    _define(1.0)
+    dc.train(dc.problems.get("changing"), "smoke", tmp_path / "standard/changing-7", progress=False)
+    provider = Provider(tmp_path, "skip", scratch=tmp_path)
+    assert provider.pair(ModelKey("changing", "standard", 7))[0].name == "changing"
+    _define(3.0)
+    with pytest.raises(dc.CheckpointError, match="trained for another problem called 'changing'"):
+        provider.pair(ModelKey("changing", "standard", 7))

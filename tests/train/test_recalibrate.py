@@ -86,7 +86,7 @@ def test_a_problem_of_another_shape_or_without_noise_or_simulator_is_refused():
     with pytest.raises(dc.ConfigError, match="noise_std > 0"):
         dc.recalibrate(pair, dc.problems.get("heat-1d", noise_std=0.0))
     with pytest.raises(dc.ConfigError, match="simulations"):
-        dc.recalibrate(pair, dc.problems.get("heat-1d"), simulations=1)
+        dc.recalibrate(pair, "heat-1d", simulations=1)
     x = torch.rand(20, 64, generator=torch.Generator().manual_seed(0))
     measured = dc.problems.from_data(x, x, bounds=(0.0, 1.0), noise_std=0.1)
     with pytest.raises(dc.ConfigError, match="must have a simulator"):
@@ -124,3 +124,11 @@ def test_rows_without_an_answer_are_left_out(monkeypatch):
     assert 60 < after.calibration.rows < 120
     with pytest.raises(dc.ConfigError, match="seed must be an integer >= 0"):
         dc.recalibrate(pair, problem, seed=-1)
+
+
+def test_answers_stay_within_the_bounds_of_the_new_problem():
+    pair, wider = dc.load("heat-1d"), dc.problems.get("heat-1d", bounds=(-1.0, 2.0))
+    found = dc.recalibrate(pair, wider, simulations=20)
+    assert (found.bounds, pair.bounds) == ((-1.0, 2.0), (0.0, 1.0))
+    assert found.f is pair.f
+    assert not found.training

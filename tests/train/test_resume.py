@@ -20,10 +20,10 @@ import torch
 from torch import nn
 
 import deceptron as dc
+from deceptron.core.identity import plain
 from deceptron.plot import training_curves
 from deceptron.plot.files import write_figure
 from deceptron.train import Stage
-from deceptron.train.recipe import plain
 from deceptron.train.watch import TimeLeft
 from tests.train.small import assert_same, quick, tiny, weights_of
 

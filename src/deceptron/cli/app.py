@@ -89,6 +89,6 @@ def _default_simulator(arguments: list[str]) -> list[str]:
     filled = []
     for k, word in enumerate(arguments):
         filled.append(word)
-        if word == "--simulator" and ".py:" not in "".join(arguments[k + 1 : k + 2]):
+        if word == "--simulator" and ".py" not in "".join(arguments[k + 1 : k + 2]):
             filled.append("own")
     return filled

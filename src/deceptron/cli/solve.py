@@ -115,10 +115,15 @@ def _tell(summary: FileSummary, output: Path) -> None:
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
     say(f"{summary.rows} rows{earlier}: {ends}; answers in {output}")
-    for name, count in summary.reasons.items():
-        say(f"  {count:>8} {Reason[name].words}")
-    for name in summary.statuses:
-        if Status[name] is not Status.CONVERGED:
-            say(f"{name}: {Status[name].advice}")
+    told = [f"  {count:>8} {Reason[name].words}" for name, count in summary.reasons.items()]
+    told += [
+        f"{name}: {Status[name].advice}"
+        for name in summary.statuses
+        if Status[name] is not Status.CONVERGED
+    ]
+    for sentence in told:
+        say(sentence)
+    if "forward=" in "".join(told):
+        say("(Here forward= is --simulator, and noise_std is --noise-std.)")
     if output.suffix.lower() != ".npy":
         say(f"next: deceptron view {output}")

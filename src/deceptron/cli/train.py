@@ -53,7 +53,7 @@ def train(
         tensorboard=tensorboard,
         device=check_device(device),
     )
-    if os.environ.get("RANK", "0") != "0":
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
         return  # one of several processes that torchrun started; the first one speaks
     remember(folder, problem)
     curves = write_figure(training_curves(folder), folder / "curves.png", dpi=110)
@@ -63,4 +63,5 @@ def train(
         f"{folder / 'pair.safetensors'}, curves in {curves}"
     )
     say(f"verdict: {pair.verdict}")
-    say(f"next: deceptron solve {folder} y.npy -o x.zarr")
+    physics = " --simulator" if chosen.has_simulator and "pass forward=" in pair.verdict else ""
+    say(f"next: deceptron solve {folder} y.npy -o x.zarr{physics}")

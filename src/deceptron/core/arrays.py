@@ -49,6 +49,17 @@ def as_rows(name: str, value: Any, *, shape: tuple[int, ...] | None, like: Tenso
     return check_rows(name, rows)
 
 
+def rows_like(name: str, value: Any, x: Tensor) -> Tensor:
+    """One row for each of the answers ``x``; a single one may come without its first axis."""
+    rows = real_tensor(name, value).detach().to(x)
+    rows = rows[None] if len(x) == 1 and rows.shape == x.shape[1:] else rows
+    if rows.shape != x.shape:
+        raise ShapeError(
+            f"{name} must have the shape of the answers, {tuple(x.shape)}; got {tuple(rows.shape)}"
+        )
+    return rows
+
+
 def weight_of(pair: object) -> Tensor | None:
     """A weight of a module, for its precision and device; None if it has none."""
     if isinstance(pair, nn.Module):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 import re
 import types
@@ -33,6 +34,43 @@ def digest(value: object) -> str:
 def describe(value: object) -> str:
     """The thing as text."""
     return _describe(value, ())
+
+
+def plain(value: Any, *, exact: bool = False) -> Any:
+    """Settings as JSON, for people and to compare: tensors by a hash, dataclasses by their fields.
+
+    What has no settings, such as a function, is told by its name, which says nothing of what it
+    does; with ``exact`` it is a TypeError.
+    """
+    inner = functools.partial(plain, exact=exact)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, np.generic):
+        return inner(value.item())
+    if isinstance(value, np.ndarray):
+        value = torch.as_tensor(value)
+    if isinstance(value, Tensor):
+        content = value.detach().cpu().contiguous()
+        hashed = hashlib.sha256(content.reshape(-1).view(torch.uint8).numpy().tobytes())
+        return {"shape": list(value.shape), "sha256": hashed.hexdigest()[:16]}
+    if isinstance(value, (tuple, list)):
+        return [inner(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): inner(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {entry.name: inner(getattr(value, entry.name)) for entry in fields(value)}
+        return {"kind": type(value).__qualname__, **shown}
+    if exact:
+        raise TypeError(f"a setting must be a dataclass or a JSON value; got {value!r}")
+    if isinstance(value, functools.partial):
+        function, arguments = inner(value.func), inner([list(value.args), value.keywords])
+        return {"function": function, "arguments": arguments}
+    if isinstance(value, nn.Module):
+        return type(value).__qualname__
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    return f"{getattr(value, '__module__', type(value).__module__)}.{name}"
 
 
 def fingerprint(path: Path) -> str:

@@ -42,6 +42,8 @@ VERSION = 2
 RUN_RESULT = "pair.safetensors"
 _KEY = "deceptron"
 _PARTS = ("f", "g", "wiener")
+# What building a pair from words that are none of its own may raise.
+_UNFIT = (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
@@ -233,7 +235,7 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
                 getattr(pair, name)  # what it makes of its provenance; later it would be too late
     except CheckpointError:
         raise
-    except (DeceptronError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (DeceptronError, *_UNFIT) as error:
         raise CheckpointError(f"{path} does not describe a pair: {error!r}") from error
     for prefix, module in modules.items():
         # Assigning keeps the file's dtype; a module of the caller's keeps its own parameters.
@@ -335,6 +337,10 @@ def _check_fit(
             raise CheckpointError(
                 f"{path}: {prefix}.{key} must have shape {tuple(wanted[key].shape)}; "
                 f"got {tuple(value.shape)}"
+            )
+        if value.is_floating_point() != wanted[key].is_floating_point():
+            raise CheckpointError(
+                f"{path}: {prefix}.{key} is {value.dtype}; {wanted[key].dtype} is wanted"
             )
         if exact and value.dtype != wanted[key].dtype:
             raise CheckpointError(

@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from numbers import Integral
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -103,14 +105,14 @@ def grid_axes(shape: tuple[int, ...]) -> int:
 def regridded(shape: tuple[int, ...], grid: int | Sequence[int]) -> tuple[int, ...]:
     """The shape on another grid, stated as one number for all axes or one for each."""
     axes = grid_axes(shape)
-    sizes = tuple(grid) if isinstance(grid, Sequence) else (grid,) * axes
-    whole = all(isinstance(s, int) and not isinstance(s, bool) and s >= 2 for s in sizes)
+    sizes = tuple(grid) if isinstance(grid, (Sequence, np.ndarray)) else (grid,) * axes
+    whole = all(isinstance(s, Integral) and not isinstance(s, bool) and s >= 2 for s in sizes)
     if len(sizes) != axes or not whole:
         raise ConfigError(
             f"at_grid(grid=...) must be a number of points >= 2, or one for each of the {axes} "
             f"axes of x, shape {shape}; got {grid!r}"
         )
-    return (*shape[: len(shape) - axes], *sizes)
+    return (*shape[: len(shape) - axes], *map(int, sizes))
 
 
 def _places(layout: str, n: int) -> Float[Tensor, " n"]:

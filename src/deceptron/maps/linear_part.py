@@ -109,13 +109,14 @@ class LowRank(LinearPart):
             variance, basis = leading(a, rank)
             variance = variance / len(a)
         level = noise.square().mean() if not exact else variance[0] * _JITTER
+        level = level.clamp_min(torch.finfo(x.dtype).tiny)
         part = cls(x.shape[1:], y.shape[1:], rank).to(dtype=x.dtype, device=x.device)
         part.mean_in.copy_(mean_in)
         part.mean_out.copy_(mean_out)
         part.weight.copy_(weight)
         part.basis.copy_(basis)
         part.variance.copy_(variance)
-        part.noise.copy_(level.clamp_min(torch.finfo(x.dtype).tiny))
+        part.noise.copy_(level)
         part.gain.copy_((b.T @ (a @ basis) / len(a)) / (variance + level).sqrt())
         return part
 

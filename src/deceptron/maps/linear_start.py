@@ -16,6 +16,9 @@ from deceptron.core.checks import check_range
 from deceptron.maps.linear_part import LinearPart, LowRank
 from deceptron.maps.network import Network, build, register
 
+# Share of the spread of the data below which what varies is round-off.
+_ROUND_OFF = 1e-6
+
 
 @register("linear-start")
 class LinearStart(Network):
@@ -83,8 +86,14 @@ class LinearStart(Network):
             axes = tuple(a for a in range(features.ndim) if a != 1)
             spread, mean = torch.std_mean(features, dim=axes, keepdim=True)
             self.feature_mean.copy_(mean[0])
-            self.feature_scale.copy_(spread[0].clamp_min(1e-6))
-        self.scale.copy_((y - base).square().mean().sqrt().clamp_min(1e-6))
+            # In the order of the features: x, x, y, differences of x, coordinates.
+            own, out = _spread(x, axes), _spread(y, axes)
+            units = torch.cat([own, own, out, *[own] * (x.ndim - 2)])
+            units = torch.cat([units, units.new_ones(len(spread[0]) - len(units))])
+            least = _ROUND_OFF * units.reshape(spread[0].shape)
+            self.feature_scale.copy_(spread[0].maximum(least))
+        least = _ROUND_OFF * _spread(y - y.mean(0), tuple(range(y.ndim)))
+        self.scale.copy_((y - base).square().mean().sqrt().maximum(least))
         return self
 
     def forward(
@@ -154,6 +163,12 @@ def check_noise_range(given: object) -> tuple[float, float]:
     if sides[0] == sides[1]:
         raise ConfigError(f"noise_range must hold more than one level; got {given!r}")
     return float(sides[0]), float(sides[1])
+
+
+def _spread(rows: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Standard deviation over these axes; 1 of what does not vary."""
+    spread = rows.std(axes, correction=0)
+    return torch.where(spread > 0, spread, 1.0)
 
 
 def _network(part: Network | Mapping[str, Any]) -> Network:

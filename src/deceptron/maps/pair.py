@@ -131,18 +131,23 @@ class Deceptron(nn.Module):
                 "at_noise takes noise of one level, since a pair has one g; got rows of noise from "
                 f"{float(levels.min()):.3g} to {float(levels.max()):.3g}, normalised units"
             )
-        return Deceptron(
-            self.f,
-            bind(float(levels[0])),
-            scaler=self.scaler,
-            bounds=self.bounds,
-            x_shape=self.x_shape,
-            y_shape=self.y_shape,
-            name=self.name,
-            wiener=self.wiener,
-            calibration=self.calibration,
-            provenance=self.provenance,
-        )
+        return self.replaced(reverse=bind(float(levels[0])))
+
+    def replaced(self, **changes: Any) -> Deceptron:
+        """This pair, its weights shared, with other arguments of the constructor."""
+        own: dict[str, Any] = {
+            "forward": self.f,
+            "reverse": self.g,
+            "scaler": self.scaler,
+            "bounds": self.bounds,
+            "x_shape": self.x_shape,
+            "y_shape": self.y_shape,
+            "name": self.name,
+            "wiener": self.wiener,
+            "calibration": self.calibration,
+            "provenance": self.provenance,
+        }
+        return Deceptron(**{**own, **changes})
 
     def g_levels(self, noise_std: float | Tensor) -> Float[Tensor, " #B"] | None:
         """The level of noise for which each row of y gets its g; None if g is the same for all.

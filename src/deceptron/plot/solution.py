@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from deceptron.core.arrays import rows_like
 from deceptron.core.checks import check_choice
-from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.errors import ConfigError
 from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -44,18 +44,8 @@ def plot_solution(
         return _history(solution, index)
     if len(index) > MOST:
         raise ConfigError(f"rows must name at most {MOST} rows to draw; got {len(index)}")
-    return _answers(solution, index, None if truth is None else as_rows("truth", truth, solution))
-
-
-def as_rows(name: str, value: Any, solution: Solution) -> Tensor:
-    """Latents of the shape of the answers, one for each row."""
-    tensor = torch.as_tensor(value).detach().cpu()
-    if tuple(tensor.shape) != tuple(solution.x.shape):
-        raise ShapeError(
-            f"{name} must have the shape of the answers, {tuple(solution.x.shape)}; got "
-            f"{tuple(tensor.shape)}"
-        )
-    return tensor.to(solution.x.dtype)
+    true = None if truth is None else rows_like("truth", truth, solution.x.cpu())
+    return _answers(solution, index, true)
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,12 @@ class CustomProblem(Problem):
                 y = self.simulator(x)
             else:
                 y = _Opaque.apply(x, self.simulator, self.name)
+        _check_tensor(self.name, y)
         wanted = (x.shape[0], *self.observation_shape)
-        if not isinstance(y, Tensor) or tuple(y.shape) != wanted:
-            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise ShapeError(f"simulate of {self.name!r} must return a tensor {wanted}; got {got}")
+        if tuple(y.shape) != wanted:
+            raise ShapeError(
+                f"simulate of {self.name!r} must return a tensor {wanted}; got {tuple(y.shape)}"
+            )
         return y
 
     def _sample(self, count: int, generator: Generator, family: str) -> Tensor:
@@ -73,6 +75,7 @@ def make_custom(
     sample: Callable[[int, Generator], Any],
     shifted: Callable[[int, Generator], Any] | None,
     extreme: Callable[[int, Generator], Any] | None,
+    differentiable: bool = True,
     **fields: Any,
 ) -> CustomProblem:
     """Draw one latent and simulate it to learn the shapes."""
@@ -81,7 +84,10 @@ def make_custom(
     for argument, function in (("simulate", simulate), ("sample", sample)):
         if not callable(function):
             raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
-    x, y = _first_row(name, simulate, sample)
+    x, found = _first_row(name, simulate, sample)
+    if differentiable:
+        _check_tensor(name, found)
+    y = real_tensor(f"what simulate of {name!r} returns", found)
     if y.ndim < 2 or y.shape[0] != 1 or y.numel() == 0:
         hint = ": one number a row is y[:, None]" if y.shape == (1,) else ""
         raise ShapeError(
@@ -96,22 +102,31 @@ def make_custom(
         extreme_sampler=extreme,
         latent_shape=tuple(x.shape[1:]),
         observation_shape=tuple(y.shape[1:]),
+        differentiable=differentiable,
         **fields,
     )
 
 
 def _first_row(
     name: str, simulate: Callable[[Tensor], Any], sample: Callable[[int, Generator], Any]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Any]:
     for seed in range(ATTEMPTS):
         x = _sampled(sample, 1, Generator().manual_seed(seed), name)
         x = x.to(torch.get_default_dtype())
         try:
             with torch.no_grad(), calling(f"simulate of {name!r}"):
-                return x, real_tensor(f"what simulate of {name!r} returns", simulate(x))
+                return x, simulate(x)
         except SimulatorError as error:  # this row may be one that it has no answer for
             last = error
     raise last
+
+
+def _check_tensor(name: str, y: Any) -> None:
+    if not isinstance(y, Tensor):
+        raise ShapeError(
+            f"simulate of {name!r} must return a tensor; got {type(y).__name__}: pass "
+            "simulate=dc.simulators.wrap(...) if it works in NumPy"
+        )
 
 
 def _sampled(

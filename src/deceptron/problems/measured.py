@@ -135,6 +135,9 @@ def make_measured(
         raise ShapeError(f"x and y must have as many rows as each other; got {len(x)} and {len(y)}")
     if len(x) < FEWEST_ROWS:
         raise ConfigError(f"from_data needs {FEWEST_ROWS} rows or more; got {len(x)}")
+    for argument, rows in (("x", x), ("y", y)):
+        if bool((rows == rows[:1]).all()):
+            raise ConfigError(f"{argument} must vary from row to row; all {len(rows)} are the same")
     if not isinstance(name, str) or not name:
         raise ConfigError(f"name must be a non-empty text; got {name!r}")
     for argument, share in (("val_share", val_share), ("test_share", test_share)):
@@ -144,17 +147,17 @@ def make_measured(
     val, test = (max(2, round(share * len(x))) for share in (val_share, test_share))
     parts = order.split([test, val, len(x) - val - test])
     names = ("test", "val", "train")
-    rows = {part: Split(x[k], y[k]) for part, k in zip(names, parts, strict=True)}
+    splits = {part: Split(x[k], y[k]) for part, k in zip(names, parts, strict=True)}
     if noise_std is None:
-        noise_std = estimate_noise(rows["train"].x, rows["train"].y)
+        noise_std = estimate_noise(splits["train"].x, splits["train"].y)
     problem = MeasuredProblem(
         name=name,
-        rows=rows,
+        rows=splits,
         bounds=_range(x) if bounds is None else bounds,
         noise_std=noise_std,
         noisy=noisy,
         **fields,
-        train_count=len(rows["train"]),
+        train_count=len(splits["train"]),
         val_count=val,
         test_count=test,
     )
@@ -171,9 +174,10 @@ def make_measured(
 def _rows(argument: str, value: Any) -> Tensor:
     rows = real_tensor(argument, value)
     if rows.ndim < 2 or 0 in rows.shape[1:]:
+        hint = f": one number a row is {argument}[:, None]" if rows.ndim == 1 else ""
         raise ShapeError(
             f"{argument} must be rows of numbers, of at least one axis each; got shape "
-            f"{tuple(rows.shape)}"
+            f"{tuple(rows.shape)}{hint}"
         )
     rows = rows.detach().to("cpu", rows.dtype if rows.is_floating_point() else torch.float64)
     bad = ~rows.isfinite()

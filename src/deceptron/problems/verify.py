@@ -165,9 +165,12 @@ def _samples(problem: Problem, rows: int, seed: int) -> Tensor:
     inside = box.project(x.nan_to_num().flatten(1)).reshape(x.shape)
     if not bool(x.isfinite().all()):
         raise _Wrong("sample returns NaN or infinity", inside)
-    distance = float((inside - x).abs().max())
-    if distance > 1e-6:
-        raise _Wrong(f"sample leaves the bounds, by up to {distance:.3g}", inside)
+    distance = (inside - x).abs()
+    low, high = (torch.as_tensor(side).to(x) for side in problem.bounds)
+    size = torch.where((high - low).isfinite(), high - low, x.abs())
+    if bool((distance > 1e-6 * size).any()):
+        words = f"sample leaves the bounds, by up to {float(distance.max()):.3g}"
+        raise _Wrong(words, inside)
     return inside
 
 

@@ -39,7 +39,7 @@ def _embedded(figure: Figure) -> str:
 
 
 def _settings(records: Records) -> dict[str, str]:
-    hidden = ("cells", "shown")
+    hidden = ("cells", "shown", "own")
     shown = {name: value for name, value in records.study.items() if name not in hidden}
     return {**_flat(shown), "planned cells": str(len(records.study["cells"]))}
 

@@ -7,6 +7,7 @@ readable in ``failures``, and ``calls`` says what was asked of it.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,7 +272,8 @@ def _gather(answers: Answers, shape: tuple[int, ...] | None) -> tuple[Array | No
         found = [a for a in answers if not isinstance(a, str)]
         if shape is None and not found:
             return None, {k: str(why) for k, why in enumerate(answers)}
-        shape = found[0].shape if shape is None else shape
+        if shape is None:  # that of most rows: the first may be the one that went wrong
+            shape = Counter(answer.shape for answer in found).most_common(1)[0][0]
         rows = np.full((len(answers), *shape), np.nan)
         for k, answer in enumerate(answers):
             if isinstance(answer, str):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deceptron.study.document import digest
 from deceptron.study.names import TRUTH
 
 
@@ -55,3 +56,9 @@ class Cell:
     def document(self) -> dict[str, Any]:
         """Its fields as JSON values, key first."""
         return {"key": self.key, **asdict(self)}
+
+
+def digest(document: Any) -> str:
+    """Hash of the canonical JSON."""
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

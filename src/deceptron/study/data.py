@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from deceptron import problems
 from deceptron.core.errors import ConfigError
@@ -11,6 +12,7 @@ from deceptron.problems import Problem, Split
 from deceptron.study import entries, methods
 from deceptron.study.entries import ProblemEntry
 from deceptron.study.method_entry import MethodEntry
+from deceptron.train.settings import problem_document
 
 # Sets are drawn and simulated in blocks of this many rows, so that a row's bits do not depend on
 # how many a cell asks for.
@@ -25,6 +27,10 @@ class Own:
     problems: dict[str, Problem]
     entries: dict[str, ProblemEntry]
     methods: dict[str, MethodEntry]
+
+    def document(self) -> dict[str, Any]:
+        """What the problems are, for study.json: a name says nothing of what it stands for."""
+        return {"own": {name: problem_document(one) for name, one in self.problems.items()}}
 
     def install(self) -> None:
         """Make it known in this process."""

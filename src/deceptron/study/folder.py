@@ -34,6 +34,7 @@ from deceptron.core.folder import Folder
 from deceptron.study.cell import Cell, ModelKey
 from deceptron.study.records import DONE, FORMAT, finished
 from deceptron.study.tables import INSTANCES, MODELS, STEPS, Unusable, write_table
+from deceptron.train.settings import differing
 
 FAILED, SKIPPED = "failed", "skipped"
 
@@ -149,6 +150,15 @@ class StudyFolder:
                 f"settings (run key {found['key'][:12]}, this one {study['key'][:12]}): "
                 "choose another folder"
             )
+        # Folders of version 0.1 do not tell.
+        noted = found.get("own", {})
+        for name, document in study.get("own", {}).items():
+            if name in noted and (different := differing(noted[name], document)):
+                setting, old, new = different
+                raise ConfigError(
+                    f"out={str(self.path)!r} holds cells of another problem called {name!r}: its "
+                    f"{setting} was {old!r} and is {new!r}; choose another folder"
+                )
 
 
 class _Whole:

@@ -9,8 +9,7 @@ from typing import Any
 
 from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
-from deceptron.study.cell import Cell, ModelKey
-from deceptron.study.document import digest
+from deceptron.study.cell import Cell, ModelKey, digest
 from deceptron.study.entries import PROBLEMS, known_problems, problem_entry, shown_problem
 from deceptron.study.methods import known_methods, method_entry
 from deceptron.study.models import POLICIES, Policy

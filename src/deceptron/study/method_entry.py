@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from deceptron.core.identity import plain
 from deceptron.problems import Problem
 from deceptron.solve.methods import Method
-from deceptron.study.document import as_json
 from deceptron.study.entries import problem_entry
 
 # Where a descent depends on the number of unknowns: the fewest of any problem.
@@ -59,7 +59,7 @@ class MethodEntry:
     def document(self) -> dict[str, Any]:
         """Every setting that a result depends on, as JSON values; read from the method it makes."""
         own = {name: getattr(self, name) for name in DECISIVE}
-        document: dict[str, Any] = as_json({**own, "method": _made(self.method())})
+        document: dict[str, Any] = plain({**own, "method": _made(self.method())}, exact=True)
         return document
 
     def shown(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class MethodEntry:
         own = {e.name: getattr(self, e.name) for e in fields(self) if e.name not in HIDDEN}
         method = self.method()
         own |= {"direct": method.direct, "uses_reverse": self.uses_reverse, "begins": self._begins}
-        shown: dict[str, Any] = as_json(own)
+        shown: dict[str, Any] = plain(own)
         return shown
 
     @property

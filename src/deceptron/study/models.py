@@ -26,11 +26,13 @@ from deceptron.geometry import noise_aware_rjcp, rjcp
 from deceptron.maps import Deceptron, load, shipped
 from deceptron.study import data
 from deceptron.study.cell import ModelKey
+from deceptron.study.entries import PROBLEMS
 from deceptron.study.measure import measure, simulate
 from deceptron.study.names import PROBE_MODELS
 from deceptron.study.quality import linear_estimate, surrogate_error
 from deceptron.study.solving import RJCP_PROBES
 from deceptron.train import recipe, train
+from deceptron.train.settings import differing, problem_document
 
 Policy = Literal["skip", "train", "smoke"]
 POLICIES: tuple[Policy, ...] = ("skip", "train", "smoke")
@@ -162,4 +164,13 @@ def _checked(pair: Deceptron, path: Path, key: ModelKey) -> Deceptron:
         raise CheckpointError(
             f"{path} must hold the pair (problem, seed, jcp) = {wanted}; it holds {found}"
         )
+    if key.problem not in PROBLEMS:  # a user's own, which may have been another then
+        asked = problem_document(data.problem(key.problem))
+        noted = {name: made[name] for name in asked if name in made}
+        if different := differing(noted, asked):
+            setting, old, new = different
+            raise CheckpointError(
+                f"{path} was trained for another problem called {key.problem!r}: its {setting} was "
+                f"{old!r} and is {new!r}"
+            )
     return pair

@@ -72,7 +72,7 @@ def run_study(
     with ExitStack() as stack:
         crew = stack.enter_context(engine(executor, workers=workers, address=address))
         place = {**environment(), "executor": crew.words}
-        stack.enter_context(folder.opened(study.document(), place))
+        stack.enter_context(folder.opened({**study.document(), **own.document()}, place))
         waiting = [cell for cell in cells if not folder.is_done(cell)]
         earlier = len(cells) - len(waiting)
         lacking = _prepare(folder, study, Path(runs), models, own, crew, tell)
@@ -101,7 +101,9 @@ def run_cell(path: Path, own: data.Own, cell: Cell) -> None:
         fields = {name: getattr(split, name)[: cell.instances].numpy() for name in ("x", "y")}
         folder.write_cell(cell, instances=None, steps=None, fields=fields, threads=threads)
         return
-    pair = _pair(folder.pair_path(key))
+    stored = folder.pair_path(key)
+    # A folder may be removed and filled anew while this process lives.
+    pair = _pair(stored, stored.stat().st_ino, stored.stat().st_mtime_ns)
     result = solve_cell(cell, data.problem(cell.problem), pair, split)
     folder.write_cell(
         cell,
@@ -160,5 +162,5 @@ def _prepare(
 
 
 @lru_cache(maxsize=4)
-def _pair(path: Path) -> Deceptron:
+def _pair(path: Path, *version: int) -> Deceptron:
     return load(path).eval().requires_grad_(False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share, 
 from deceptron.geometry.bars import NORMAL_90, Maps
 from deceptron.geometry.posterior import conformal
 from deceptron.maps import Deceptron
-from deceptron.problems import Dataset, Problem
+from deceptron.problems import Dataset, Problem, get
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
 from deceptron.train.families import corrections_of, family_of, observations_of
@@ -103,7 +102,7 @@ def calibrate(
 
 def recalibrate(
     pair: Deceptron,
-    problem: Problem,
+    problem: str | Problem,
     *,
     simulations: int = 200,
     seed: int = 7,
@@ -116,16 +115,18 @@ def recalibrate(
 
     Args:
         pair: stays as it is; the weights of the result are shared with it.
-        problem: what to calibrate on; it must have a simulator and the shapes of the pair.
+        problem: what to calibrate on, or its name; it must have a simulator and the shapes of the
+            pair.
         simulations: latents that are drawn and simulated. Corrections cost about as many products
             with the Jacobian again.
         seed: of those latents and their noise.
         progress: show a bar on standard error; by default on a terminal.
 
     Returns:
-        The pair with a new calibration. The error of its surrogate is measured, too, so its
-        ``verdict`` is about the new problem.
+        The pair with a new calibration and the bounds of the problem. The error of its surrogate is
+        measured, too, so its ``verdict`` is about the new problem.
     """
+    problem = get(problem) if isinstance(problem, str) else problem
     _check_noise(problem)
     if not problem.has_simulator:
         raise ConfigError(
@@ -164,10 +165,11 @@ def _recalibrated(
     x, clean, fitted = x[good], clean[good], fitted[good]
     missed = fitted - pair.scaler.normalise(clean)
     y = problem.add_noise(clean, generator=stream(seed, "calibration-noise"))
-    pair = copy.copy(pair)
     error = float(missed.square().mean().sqrt())
-    pair.calibration = Calibration(noise_std=problem.noise_std, surrogate_error=error)
-    return _calibrated(pair, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
+    known = Calibration(noise_std=problem.noise_std, surrogate_error=error)
+    # Latents that the pair was not trained on may lie outside of its bounds.
+    other = pair.replaced(bounds=problem.bounds, calibration=known).train(pair.training)
+    return _calibrated(other, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
 
 
 def _calibrated(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from dataclasses import dataclass, fields
 from inspect import signature
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from deceptron.core.checks import check_choice, check_count, check_range
 from deceptron.core.errors import ConfigError
+from deceptron.core.identity import plain
 from deceptron.maps.linear_start import check_noise_range
 
 # (problem, data, generator) -> f (latents to normalised measurements) and g (back); may use
@@ -213,33 +210,3 @@ def learning_rate(stage: Stage, epoch: int, step: int, steps: int) -> float:
 
 def _half_cosine(share: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * share))
-
-
-def plain(value: Any) -> Any:
-    """Settings as JSON: what is compared when a run is resumed, and kept with its pair."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, np.ndarray):
-        value = torch.as_tensor(value)
-    if isinstance(value, Tensor):
-        content = value.detach().cpu().contiguous()
-        digest = hashlib.sha256(content.reshape(-1).view(torch.uint8).numpy().tobytes())
-        return {"shape": list(value.shape), "sha256": digest.hexdigest()[:16]}
-    if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        shown = {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
-        return {"kind": type(value).__qualname__, **shown}
-    if isinstance(value, partial):
-        function, arguments = plain(value.func), plain([list(value.args), value.keywords])
-        return {"function": function, "arguments": arguments}
-    if isinstance(value, nn.Module):
-        return type(value).__qualname__
-    name = getattr(value, "__qualname__", type(value).__qualname__)
-    return f"{getattr(value, '__module__', type(value).__module__)}.{name}"

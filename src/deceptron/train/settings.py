@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from deceptron.core.errors import CheckpointError, DeceptronError
+from deceptron.core.identity import plain
 from deceptron.problems import Problem
-from deceptron.train.recipe import Recipe, plain
+from deceptron.train.recipe import Recipe
 
 FORMAT = "deceptron-run"
 VERSION = 1
@@ -35,13 +36,6 @@ def config_of(
     problem: Problem, recipe: Recipe, *, seed: int, jcp: bool, dtype: torch.dtype
 ) -> Config:
     """Everything that decides the bits of a run."""
-    skipped = {"name", "equation", "paper", "checks"}
-    skipped |= {"test_count", "shifted_count", "extreme_count"}
-    settings = {
-        entry.name: plain(getattr(problem, entry.name))
-        for entry in fields(problem)
-        if entry.name not in skipped
-    }
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -50,10 +44,21 @@ def config_of(
         "seed": seed,
         "jcp": jcp,
         "dtype": str(dtype).removeprefix("torch."),
-        "fields": settings,
-        **_measured(problem),
+        **problem_document(problem),
         "recipe": plain(recipe),
     }
+
+
+def problem_document(problem: Problem) -> Config:
+    """A problem by its fields and a few of its numbers."""
+    skipped = {"name", "equation", "paper", "checks"}
+    skipped |= {"test_count", "shifted_count", "extreme_count"}
+    settings = {
+        entry.name: plain(getattr(problem, entry.name))
+        for entry in fields(problem)
+        if entry.name not in skipped
+    }
+    return {"fields": settings, **_measured(problem)}
 
 
 def _measured(problem: Problem) -> Config:
@@ -111,12 +116,17 @@ def difference(
     settings = [entry for entry in fields(Recipe) if entry.default is not MISSING]
     defaults = {entry.name: plain(entry.default) for entry in settings}
     complete = {**found, "recipe": {**defaults, **found["recipe"]}}
-    asked = json.loads(as_json(wanted))
+    return differing(_early(complete), _early(wanted)) if early else differing(complete, wanted)
+
+
+def differing(found: Config, wanted: Config) -> tuple[str, Any, Any] | None:
+    """The first setting that differs; measured numbers may round otherwise, or be missing."""
+    kept, asked = dict(found), json.loads(as_json(wanted))
     for key in _MEASURED:
-        if key not in complete or key not in asked or _alike(complete[key], asked[key]):
-            complete.pop(key, None)
+        if key not in kept or key not in asked or _alike(kept[key], asked[key]):
+            kept.pop(key, None)
             asked.pop(key, None)
-    return _differs(_early(complete), _early(asked)) if early else _differs(complete, asked)
+    return _differs(kept, asked)
 
 
 def digest(config: Config) -> str:

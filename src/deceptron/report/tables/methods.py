@@ -60,8 +60,9 @@ def methods(query: Query) -> Iterator[Case]:
     """Every method on the problems of the main text, for the published protocol and ours."""
     for problem in [p for p in query.problems if p in MAIN_PROBLEMS] or query.problems:
         for model, plain in WITHOUT_JCP.items():
-            reference = query.trials(problem, model, "d-ipg")
-            for method in query.planned_methods(problem, model):
+            planned = query.planned_methods(problem, model)
+            reference = query.trials(problem, model, "d-ipg") if "d-ipg" in planned else None
+            for method in planned:
                 own = method == "d-ipg"
                 yield Case(query, problem, model, method, reference=None if own else reference)
                 if method in ("one-shot", "d-ipg") and (
@@ -97,8 +98,10 @@ def shift(query: Query) -> Iterator[Case]:
     """The methods that compete off distribution, on every set of every problem."""
     for problem in query.problems:
         for set in query.sets:
-            alone = query.trials(problem, "standard", "one-shot", set=set)
-            for method in query.planned_methods(problem, "standard", set=set):
+            planned = query.planned_methods(problem, "standard", set=set)
+            asked = "one-shot" in planned
+            alone = query.trials(problem, "standard", "one-shot", set=set) if asked else None
+            for method in planned:
                 if method in competing(query):
                     reference = None if method == "one-shot" else alone
                     yield Case(query, problem, method=method, set=set, reference=reference)
