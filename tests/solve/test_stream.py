@@ -178,6 +178,36 @@ def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected.x.numpy(), atol=1e-12)
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("between", [",", ";", "\t"])
+def test_rows_of_text_are_numbers_and_an_empty_field_is_missing(
+    tmp_path, instance, header, between
+):
+    pair, y, _ = instance
+    y = y.copy()
+    y[3, 2] = np.nan
+    lines = [between.join("" if np.isnan(v) else repr(float(v)) for v in row) for row in y]
+    first = [between.join(f"sensor {k}" for k in range(y.shape[1]))] if header else []
+    (tmp_path / "y.csv").write_text("\ufeff" + "\n".join([*first, *lines]) + "\n", "utf-8")
+    solve_file(pair, tmp_path / "y.csv", tmp_path / "x.npy", chunk_rows=10, **SETTINGS)
+    expected = dc.solve(pair, torch.from_numpy(y), **SOLVE).x.numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2\n3,x\n", "cannot be read: line 2: .*'x'"),
+        ("1,2\n3\n", "cannot be read: line 2 has 1 fields, those before 2"),
+        ("a,b\n", "one or more rows"),
+    ],
+)
+def test_text_that_is_no_table_is_named(tmp_path, instance, text, words):
+    (tmp_path / "y.csv").write_text(text)
+    with pytest.raises(dc.DeceptronError, match=words):
+        solve_file(instance[0], tmp_path / "y.csv", tmp_path / "x.npy")
+
+
 def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):
     pair, y, expected = instance
     source, result = tmp_path / "y.npy", tmp_path / "x.npz"
@@ -328,7 +358,7 @@ def test_other_refusals(tmp_path, instance):
     pair, y, _ = instance
     np.save(tmp_path / "y.npy", y)
     with pytest.raises(dc.ConfigError, match=r"observations must end in \.npy"):
-        solve_file(pair, tmp_path / "y.csv", tmp_path / "x.npy")
+        solve_file(pair, tmp_path / "y.mat", tmp_path / "x.npy")
     with pytest.raises(dc.ConfigError, match="result must lie in a folder that exists"):
         solve_file(pair, tmp_path / "y.npy", tmp_path / "no" / "x.npy")
     with zipfile.ZipFile(tmp_path / "two.npz", "w") as archive:

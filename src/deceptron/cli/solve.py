@@ -22,7 +22,7 @@ def solve(
         ),
     ],
     observations: Annotated[
-        Path, typer.Argument(help="Rows of observations: .npy, .npz, .h5, .zarr or .nc.")
+        Path, typer.Argument(help="Rows of observations: .npy, .npz, .h5, .zarr, .nc or .csv.")
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Result: .zarr, .npz, .h5 or .npy.")

@@ -1,8 +1,8 @@
 """Rows of observations in files, read in pieces so that memory never holds the whole.
 
 ``.npy``; ``.npz``, ``.h5`` or ``.hdf5`` (h5py), ``.zarr`` (zarr) and ``.nc`` (xarray) with an array
-named ``y`` or only one. A file is not believed: nothing here unpickles, follows a link to another
-file, or takes memory because a header says so.
+named ``y`` or only one; ``.csv``, which is read whole once. A file is not believed: nothing here
+unpickles, follows a link to another file, or takes memory because a header says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.files import as_path, cannot_write, replacing
 
 Array = npt.NDArray[Any]
-SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc")
+SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc", ".csv")
 HDF5 = (".h5", ".hdf5")
 _HEADER = 10_000  # bytes; numpy's own limit, which it checks after it has read them
 _PIECE = 2**24
@@ -57,13 +57,21 @@ class Source:
             yield rows
 
     def unpacked(self, folder: Path) -> Source:
-        """One whose rows can be read in any order: a compressed member is laid out in ``folder``.
+        """One whose rows can be read in any order: a compressed member, or what was written in
+        words, is laid out in ``folder``.
 
-        Every worker would have to unpack it up to its rows otherwise.
+        Every worker would have to read it up to its rows otherwise.
         """
-        if self.path.suffix.lower() != ".npz":
+        suffix = self.path.suffix.lower()
+        if suffix not in (".npz", ".csv"):
             return self
         plain = replace(self, path=folder / "observations.npy")
+        if suffix == ".csv":
+            with _reading(self.path):
+                table = _table(self.path)
+            with replacing(plain.path) as temporary, open(temporary, "wb") as target:
+                np.save(target, table)
+            return plain
         with ExitStack() as stack, _reading(self.path):
             archive = stack.enter_context(zipfile.ZipFile(self.path))
             member = _member(self, archive)
@@ -240,6 +248,38 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any, offset: int, end: in
     return Rows(path, np.memmap(path, dtype, mode="r", offset=offset, shape=shape))
 
 
+def _csv(source: Source, stack: ExitStack) -> Rows:
+    return Rows(source.path, _table(source.path))
+
+
+def _table(path: Path) -> Array:
+    """A row a line, between commas, semicolons or tabs; a first line of words is a header, and an
+    empty field a sensor that is missing.
+    """
+    if path.stat().st_size > _LARGEST:
+        raise ConfigError(
+            f"observations: {path.name} must be at most 1 GiB of text: save it as .npy"
+        )
+    rows: list[Array] = []
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                between = next((mark for mark in (",", ";", "\t") if mark in line), ",")
+            if not line.strip():
+                continue
+            fields = line.rstrip("\r\n").split(between)
+            try:
+                rows.append(np.array([float(field.strip() or "nan") for field in fields]))
+            except ValueError as error:
+                if number == 1:
+                    continue
+                raise ValueError(f"line {number}: {error}") from None
+            if len(rows[-1]) != len(rows[0]):
+                words = f"line {number} has {len(rows[-1])} fields, those before {len(rows[0])}"
+                raise ValueError(words)
+    return np.array(rows)
+
+
 def _hdf5(source: Source, stack: ExitStack) -> Rows:
     found = _dataset(source, stack)
     missing = [key for key in _MISSING & set(found.attrs) if not np.isnan(found.attrs[key]).all()]
@@ -325,7 +365,15 @@ class _Lazy:
         return values
 
 
-_OPEN = {".npy": _npy, ".npz": _npz, ".h5": _hdf5, ".hdf5": _hdf5, ".zarr": _zarr, ".nc": _xarray}
+_OPEN = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".h5": _hdf5,
+    ".hdf5": _hdf5,
+    ".zarr": _zarr,
+    ".nc": _xarray,
+    ".csv": _csv,
+}
 
 
 def _check_rows(path: Path, rows: Rows) -> None:
@@ -352,7 +400,8 @@ def _pick(source: Source, names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     raise ConfigError(
-        f"observations: {source.path.name} has no array {source.array!r}; it holds {names[:20]}"
+        f"observations: {source.path.name} has no array {source.array!r}; it holds {names[:20]}: "
+        "say which by array= (--array)"
     )
 
 

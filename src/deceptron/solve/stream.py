@@ -6,7 +6,7 @@ result gets its name, and the folder goes::
 
     .lock, run.json                one process at a time, for this work and no other
     store-RUN/                     the zarr store that becomes the result, see ``results``
-    observations.npy               those of a compressed file, unpacked
+    observations.npy               those of a compressed file or of text, unpacked
     done/START.json                the chunk from row START is whole
     finished.json                  all are; the result is being made
 """
@@ -92,7 +92,7 @@ def solve_file(
 
     Args:
         pair: what ``dc.solve`` takes.
-        observations: ``.npy``, ``.npz``, ``.h5``, ``.zarr`` or ``.nc``.
+        observations: ``.npy``, ``.npz``, ``.h5``, ``.zarr``, ``.nc`` or ``.csv``.
         result: the file to write; it appears whole or not at all.
         executor: who solves: None for this process, ``"local"``, ``"ray"``, or anything with
             ``submit`` as ``concurrent.futures.Executor`` has it. Others than this process need a
