@@ -360,6 +360,50 @@ def test_values_alone_are_never_asked_outside_of_the_box():
     torch.testing.assert_close(solution.x, dc.solve(case.pair, y, **settings).x, rtol=0, atol=1e-6)
 
 
+def in_units(unit):
+    """Two fields side by side, the second in this unit: a pair and its simulator."""
+    units = torch.tensor([1.0, unit], dtype=torch.float64)[:, None]
+    matrix = normal(60, 40) / 40**0.5
+    family = units * normal(300, 2, 20, seed=1).cumsum(2) / 20**0.5
+
+    class Forward(nn.Module):
+        def forward(self, x):
+            return 2 * torch.sin(0.5 * (x / units).flatten(1)) @ matrix.T
+
+    class Reverse(nn.Module):
+        def forward(self, y):
+            return 0.5 * units * (y @ torch.linalg.pinv(matrix).T).reshape(-1, 2, 20)
+
+    corrections = Corrections.of(family, largest=64, kept=64)
+    own = corrections.scale
+    jacobian = own * matrix / units.expand(2, 20).flatten() / NOISE
+    determinants, variances = tabulated(corrections, [jacobian])
+    corrections = replace(
+        corrections, log_determinants=determinants, log_variances=variances, table_unit=own
+    )
+    known = Calibration(noise_std=NOISE, corrections=corrections)
+    maps = {"x_shape": (2, 20), "y_shape": (60,), "calibration": known}
+    return dc.Deceptron(Forward(), Reverse(), **maps).double(), units
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_the_unit_of_a_channel_does_not_matter(differentiable):
+    truth = normal(6, 2, 20, seed=3).cumsum(2) / 20**0.5
+    found = []
+    for unit in (1.0, 1e-3):
+        pair, units = in_units(unit)
+        y = pair.f(units * truth) + NOISE * normal(6, 60, seed=4)
+        solution = dc.solve(pair, y, forward=pair.f, differentiable=differentiable)
+        assert bool(solution.explained.all())
+        assert int(solution.iterations.min()) > 0
+        found.append(solution.x / units)
+    if differentiable:
+        torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-6)
+    # Differences of values are taken along other combinations of the same directions.
+    errors = [float((x - truth).square().mean().sqrt()) for x in found]
+    assert errors[1] < 1.5 * errors[0]
+
+
 def test_a_correction_never_ends_worse_than_its_start():
     case = Case(12, 20, share=-1.0)
     _, y = case.observe(5)

@@ -210,6 +210,7 @@ def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str
             document |= _basis_described(basis, tensors, "corrections.")
     for name, value in (
         ("eigenvalues", corrections.eigenvalues),
+        ("channels", corrections.channels),
         ("log_determinants", corrections.log_determinants),
         # Half precision of a logarithm is a percent or less of the variance.
         (
@@ -261,6 +262,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
         keep=_two_flags("keep", document.get("keep", [False, False])),
         table_unit=_positive("table_unit", document.get("table_unit", 1.0)),
+        channels=optional("channels"),
     )
     _check_tables(found)
     return found

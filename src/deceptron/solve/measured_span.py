@@ -148,13 +148,14 @@ class Spanned:
         if model.has_derivatives:
             columns = model.f_jacobian(point.x).mT
         else:
-            steps = self._step() * torch.eye(n).to(point.x).repeat(rows, 1, 1)
+            size = DIFFERENCE * self._corrections.units.to(point.x)
+            steps = size.diag().repeat(rows, 1, 1)
             if self._box is not None:
                 # Towards the inside.
-                room = self._box.project(point.x + self._step()) - point.x
-                outside = room < 0.999 * self._step()
+                room = self._box.project(point.x + size) - point.x
+                outside = room < 0.999 * size
                 steps = torch.where(outside[:, None], -steps, steps)
-            images = [model.image(point, steps[:, k]) / self._step() for k in range(n)]
+            images = [model.image(point, steps[:, k]) / size[k] for k in range(n)]
             signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
             columns = torch.stack(images, 1) * signs[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
@@ -269,7 +270,8 @@ class Spanned:
             model.charge("jvp", amount)
             image = here.jacobian.jvp(unit)
         else:
-            step = self._step() * point.x.shape[1] ** 0.5 * unit
+            length = norm(unit / self._corrections.units.to(unit)).clamp_min(1e-30)
+            step = DIFFERENCE * point.x.shape[1] ** 0.5 * unit / length[:, None]
             if self._box is not None:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
@@ -328,9 +330,6 @@ class Spanned:
         first = next(names.index(name) for name in FIRST_MEMBERS if name in names)
         t = torch.full_like(self._e[:, 0], (FIRST_SIZE * scale) ** 2)
         return _Prior(torch.full_like(t, first, dtype=torch.int64), t)
-
-    def _step(self) -> float:
-        return DIFFERENCE * self._corrections.scale
 
 
 @dataclass(frozen=True)
