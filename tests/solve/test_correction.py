@@ -360,6 +360,27 @@ def test_values_alone_are_never_asked_outside_of_the_box():
     torch.testing.assert_close(solution.x, dc.solve(case.pair, y, **settings).x, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("width", [0.0, 1e-4])
+def test_values_alone_cope_with_a_component_that_the_box_fixes(width):
+    case = Case(8, 20)
+    _, y = case.observe(4)
+    low = torch.full((8,), -5.0, dtype=torch.float64)
+    high = -low
+    low[2], high[2] = 0.1, 0.1 + width
+
+    def strict(x):
+        assert bool(((x >= low) & (x <= high)).all())
+        return x.numpy() @ case.matrix.numpy().T
+
+    settings = {"bounds": (low, high), "noise_std": NOISE}
+    solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
+    assert int(solution.iterations.min()) > 0
+    wanted = dc.solve(case.pair, y, **settings)
+    assert bool((solution.residual < 1.2 * wanted.residual).all())
+    if width:
+        torch.testing.assert_close(solution.x, wanted.x, rtol=0, atol=1e-6)
+
+
 def in_units(unit):
     """Two fields side by side, the second in this unit: a pair and its simulator."""
     units = torch.tensor([1.0, unit], dtype=torch.float64)[:, None]

@@ -33,6 +33,8 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 PAYS = 0.001
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
+# Share of that length below which a difference within the box is round-off.
+LEAST_ROOM = 1e-3
 # Places of rows; of all of them a slice, which copies nothing.
 Rows: TypeAlias = Tensor | slice
 # Member and size of the correction that each row has so far.
@@ -149,15 +151,14 @@ class Spanned:
             columns = model.f_jacobian(point.x).mT
         else:
             size = DIFFERENCE * self._corrections.units.to(point.x)
-            steps = size.diag().repeat(rows, 1, 1)
+            step = size.expand(rows, -1)
             if self._box is not None:
-                # Towards the inside.
-                room = self._box.project(point.x + size) - point.x
-                outside = room < 0.999 * size
-                steps = torch.where(outside[:, None], -steps, steps)
-            images = [model.image(point, steps[:, k]) / size[k] for k in range(n)]
-            signs = torch.stack([steps[:, k, k].sign() for k in range(n)], 1)
-            columns = torch.stack(images, 1) * signs[:, :, None]
+                # To the side with more room; a component that the box fixes has no image.
+                up, down = (self._box.project(point.x + way) - point.x for way in (step, -step))
+                step = torch.where(up >= -0.999 * down, up, down)
+                step = torch.where(step.abs() > LEAST_ROOM * size, step, 0.0)
+            images = [model.image(point, along) for along in step.diag_embed().unbind(1)]
+            columns = torch.stack(images, 1) / torch.where(step == 0, 1.0, step)[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
         self._reserve(n)
         self._count = n
