@@ -87,6 +87,10 @@ class Calibration:
             rows=int(notes.get("rows", 0)),
         )
 
+    def doubtful(self, noise_level: float | None) -> bool:
+        """Whether the surrogate is a poor judge; ``noise_level`` is in normalised units."""
+        return self.surrogate_error > DOUBTFUL * (noise_level or math.inf)
+
     def verdict(self, noise_level: float | None) -> str:
         """What the pair is good for, in words; ``noise_level`` is in normalised units."""
         if not noise_level:
@@ -100,7 +104,7 @@ class Calibration:
             )
         if ratio > 1:
             return words + "too much to judge answers by, pass forward= to dc.solve"
-        if ratio > DOUBTFUL:
+        if self.doubtful(noise_level):
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="
 
