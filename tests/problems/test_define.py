@@ -271,7 +271,7 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"bounds": (torch.nan, 1.0)}, "bounds must not contain NaN"),
         ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and > 0.*got -1 in 1"),
         ({"noise_std": torch.tensor([0.0, 0.5])}, "or 0 in all; got 0 in 1 of 2"),
-        ({"bounds": (None, 1.0)}, r"infinite where there is no bound; got \(None, 1.0\)"),
+        ({"bounds": (None, 1.0)}, r"got \(None, 1.0\): infinite where there is no bound"),
     ],
 )
 def test_bad_definitions(changes: dict[str, Any], message: str) -> None:

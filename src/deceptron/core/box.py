@@ -61,8 +61,8 @@ def sides(bounds: Any) -> Bounds:
     is_pair = isinstance(bounds, (tuple, list, np.ndarray, Tensor)) and len(bounds) == 2
     if not is_pair or any(side is None for side in bounds):
         raise ConfigError(
-            "bounds must be a pair (low, high), infinite where there is no bound; "
-            f"got {reprlib.repr(bounds)}"
+            f"bounds must be a pair (low, high); got {reprlib.repr(bounds)}: "
+            "infinite where there is no bound"
         )
     low, high = (real_tensor("bounds", side) for side in bounds)
     return low if low.ndim else float(low), high if high.ndim else float(high)
