@@ -11,7 +11,9 @@ def test_a_run_folder_appears_and_is_continued(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     arguments = ("train", "heat-1d", "--preset", "smoke", "--out", folder)
     assert run(monkeypatch, *arguments) == 0
-    assert "pair in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "pair in" in said
+    assert ("--simulator" in said) == ("pass forward=" in said)
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     pair = dc.load(folder / "pair.safetensors")
     assert pair.name == "heat-1d"

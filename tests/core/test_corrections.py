@@ -8,7 +8,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.calibration import Calibration, TrustLimits
+from deceptron.core.calibration import Calibration, TrustLimits, from_tensors, to_tensors
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
     FINENESS,
@@ -115,6 +115,19 @@ def test_strengths_are_the_squares_of_the_sizes():
     assert t.shape == (len(SIZES), 2)
     torch.testing.assert_close(t[:, 1], 4 * t[:, 0])
     assert float(t[5 * FINENESS, 0]) == pytest.approx((0.3 * corrections.scale) ** 2)
+
+
+def test_channels_of_a_field_have_corrections_in_their_own_units():
+    family = normal(300, 3, 16).cumsum(2)
+    units = torch.tensor([1e2, 1.0, 1e-2], dtype=torch.float64)[:, None]
+    plain, mixed = (Corrections.of(rows, largest=64, kept=6) for rows in (family, units * family))
+    for a, b in zip(plain.spread, mixed.spread, strict=True):
+        torch.testing.assert_close(a.reshape(3, 16) * units, b.reshape(3, 16))
+    kept = from_tensors(*to_tensors(Calibration(corrections=mixed))).corrections
+    torch.testing.assert_close(kept.spread, mixed.spread)
+    still = family * torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
+    assert (Corrections.of(still, largest=64, kept=6).spread > 0).all()
+    assert Corrections.of(family[:, :1], largest=64, kept=6).channels is None
 
 
 def test_a_field_has_smooth_members_only_and_a_short_vector_powers_only():

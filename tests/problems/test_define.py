@@ -276,7 +276,9 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"noise_std": torch.ones(77)}, r"noise_std must broadcast to one row of y.*\(77,\)"),
         ({"simulate": lambda x: x.sum()}, "to one row"),
         ({"bounds": (torch.nan, 1.0)}, "bounds must not contain NaN"),
-        ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and >= 0"),
+        ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and > 0.*got -1 in 1"),
+        ({"noise_std": torch.tensor([0.0, 0.5])}, "or 0 in all; got 0 in 1 of 2"),
+        ({"bounds": (None, 1.0)}, r"got \(None, 1.0\): infinite where there is no bound"),
     ],
 )
 def test_bad_definitions(changes: dict[str, Any], message: str) -> None:
@@ -306,11 +308,18 @@ def test_a_sensor_that_only_shows_its_noise_is_scaled_by_it() -> None:
 
 
 def test_noise_per_component() -> None:
-    problem = define(noise_std=torch.tensor([0.0, 0.5]))
+    problem = define(noise_std=torch.tensor([1e-6, 0.5]))
     y = torch.zeros(200, 2)
     spread = problem.add_noise(y, generator=generator()).std(0)
-    assert float(spread[0]) == 0.0
+    assert float(spread[0]) < 1e-5
     assert float(spread[1]) == pytest.approx(0.5, rel=0.2)
+
+
+def test_verify_tells_a_simulator_that_counts() -> None:
+    counts = define(simulate=lambda x: (100 * simulate(x)).long(), noise_std=3.0)
+    report = dc.problems.verify(counts, quiet=True)
+    assert any("torch.int64 for torch.float32 latents" in words for words in report.problems)
+    assert "rows independent" in report.passed
 
 
 def test_verify_tells_parameters_of_very_different_units() -> None:

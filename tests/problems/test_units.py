@@ -116,6 +116,29 @@ def test_fields_and_even_vectors_are_left_alone():
     assert uneven_units(even * torch.tensor([0.1, 1.0, 1.0, 1.0])) is not None
 
 
+def test_channels_of_a_field_have_a_unit_each():
+    units = torch.tensor([1e3, 1.0], dtype=torch.float64)[:, None]
+
+    def fields(count, generator):
+        return units * torch.randn(count, 2, 10, generator=generator, dtype=torch.float64)
+
+    original = dc.problems.define(
+        "fields",
+        simulate=lambda x: x / units.to(x),
+        sample=fields,
+        bounds=(-torch.inf, torch.inf),
+        noise_std=0.1,
+    )
+    (words,) = dc.problems.verify(original, quiet=True).problems
+    assert words.startswith("channels of x must vary by about as much")
+    problem = dc.problems.unitless(original)
+    assert problem.scale.shape == (2, 1)
+    assert dc.problems.verify(problem, quiet=True).ok
+    z = problem.sample(50, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert 0.8 < float(z.std()) < 1.2
+    torch.testing.assert_close(problem.simulate(z), original.simulate(problem.physical(z)))
+
+
 def test_a_component_that_never_varies_keeps_its_unit():
     def constant(count, generator):
         return torch.cat(

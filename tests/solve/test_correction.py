@@ -376,27 +376,6 @@ def test_values_alone_are_never_asked_outside_of_the_box():
     torch.testing.assert_close(solution.x, dc.solve(case.pair, y, **settings).x, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("width", [2**-12, 0.0])
-def test_values_alone_are_never_asked_outside_of_a_narrow_box(width):
-    """One side of it is shorter than the step of a difference, or a point."""
-    case = Case(8, 20)
-    _, y = case.observe(4)
-    low, high = torch.full((8,), -1.0).double(), torch.full((8,), 1.0).double()
-    low[2], high[2] = 0.25, 0.25 + width
-    matrix = case.matrix.numpy()
-
-    def strict(x):
-        assert bool(((low <= x) & (x <= high)).all())
-        return x.numpy() @ matrix.T
-
-    settings = {"bounds": (low, high), "noise_std": NOISE}
-    solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
-    assert bool((solution.iterations > 0).any()), "rows must be corrected for this test"
-    if width:
-        same = dc.solve(case.pair, y, **settings).x
-        torch.testing.assert_close(solution.x, same, rtol=0, atol=1e-6)
-
-
 def test_draws_about_a_corrected_row_are_normal_of_its_deviation_however_few_they_are():
     case = Case(8, 20)
     own = case.corrections
@@ -415,6 +394,71 @@ def test_draws_about_a_corrected_row_are_normal_of_its_deviation_however_few_the
     # Four thousand of them have a second moment of 1 to 2%, and a fourth of 3 to 5%.
     torch.testing.assert_close(many.square().mean(0), torch.ones_like(solution.x), rtol=0, atol=0.2)
     assert abs(float(many.pow(4).mean()) - 3) < 0.5
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-4])
+def test_values_alone_cope_with_a_component_that_the_box_fixes(width):
+    case = Case(8, 20)
+    _, y = case.observe(4)
+    low = torch.full((8,), -5.0, dtype=torch.float64)
+    high = -low
+    low[2], high[2] = 0.1, 0.1 + width
+
+    def strict(x):
+        assert bool(((x >= low) & (x <= high)).all())
+        return x.numpy() @ case.matrix.numpy().T
+
+    settings = {"bounds": (low, high), "noise_std": NOISE}
+    solution = dc.solve(case.pair, y, forward=strict, differentiable=False, **settings)
+    assert int(solution.iterations.min()) > 0
+    wanted = dc.solve(case.pair, y, **settings)
+    assert bool((solution.residual < 1.2 * wanted.residual).all())
+    if width:
+        torch.testing.assert_close(solution.x, wanted.x, rtol=0, atol=1e-6)
+
+
+def in_units(unit):
+    """Two fields side by side, the second in this unit: a pair and its simulator."""
+    units = torch.tensor([1.0, unit], dtype=torch.float64)[:, None]
+    matrix = normal(60, 40) / 40**0.5
+    family = units * normal(300, 2, 20, seed=1).cumsum(2) / 20**0.5
+
+    class Forward(nn.Module):
+        def forward(self, x):
+            return 2 * torch.sin(0.5 * (x / units).flatten(1)) @ matrix.T
+
+    class Reverse(nn.Module):
+        def forward(self, y):
+            return 0.5 * units * (y @ torch.linalg.pinv(matrix).T).reshape(-1, 2, 20)
+
+    corrections = Corrections.of(family, largest=64, kept=64)
+    own = corrections.scale
+    jacobian = own * matrix / units.expand(2, 20).flatten() / NOISE
+    determinants, variances = tabulated(corrections, [jacobian])
+    corrections = replace(
+        corrections, log_determinants=determinants, log_variances=variances, table_unit=own
+    )
+    known = Calibration(noise_std=NOISE, corrections=corrections)
+    maps = {"x_shape": (2, 20), "y_shape": (60,), "calibration": known}
+    return dc.Deceptron(Forward(), Reverse(), **maps).double(), units
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_the_unit_of_a_channel_does_not_matter(differentiable):
+    truth = normal(6, 2, 20, seed=3).cumsum(2) / 20**0.5
+    found = []
+    for unit in (1.0, 1e-3):
+        pair, units = in_units(unit)
+        y = pair.f(units * truth) + NOISE * normal(6, 60, seed=4)
+        solution = dc.solve(pair, y, forward=pair.f, differentiable=differentiable)
+        assert bool(solution.explained.all())
+        assert int(solution.iterations.min()) > 0
+        found.append(solution.x / units)
+    if differentiable:
+        torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-6)
+    # Differences of values are taken along other combinations of the same directions.
+    errors = [float((x - truth).square().mean().sqrt()) for x in found]
+    assert errors[1] < 1.5 * errors[0]
 
 
 def test_a_correction_never_ends_worse_than_its_start():

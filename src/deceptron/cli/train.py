@@ -63,5 +63,5 @@ def train(
         f"{folder / 'pair.safetensors'}, curves in {curves}"
     )
     say(f"verdict: {pair.verdict}")
-    physics = " --simulator" if chosen.has_simulator and "pass forward=" in pair.verdict else ""
-    say(f"next: deceptron solve {folder} y.npy -o x.zarr{physics}")
+    asks = chosen.has_simulator and pair.calibration.doubtful(pair.noise_level)
+    say(f"next: deceptron solve {folder} y.npy -o x.zarr{' --simulator' if asks else ''}")

@@ -58,8 +58,12 @@ class Box:
 
 def sides(bounds: Any) -> Bounds:
     """``(low, high)``: what has axes as a tensor, all else as a number."""
-    if not isinstance(bounds, (tuple, list, np.ndarray, Tensor)) or len(bounds) != 2:
-        raise ConfigError(f"bounds must be a pair (low, high); got {reprlib.repr(bounds)}")
+    is_pair = isinstance(bounds, (tuple, list, np.ndarray, Tensor)) and len(bounds) == 2
+    if not is_pair or any(side is None for side in bounds):
+        raise ConfigError(
+            f"bounds must be a pair (low, high); got {reprlib.repr(bounds)}: "
+            "infinite where there is no bound"
+        )
     low, high = (real_tensor("bounds", side) for side in bounds)
     return low if low.ndim else float(low), high if high.ndim else float(high)
 

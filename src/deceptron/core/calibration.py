@@ -87,6 +87,10 @@ class Calibration:
             rows=int(notes.get("rows", 0)),
         )
 
+    def doubtful(self, noise_level: float | None) -> bool:
+        """Whether the surrogate is a poor judge; ``noise_level`` is in normalised units."""
+        return self.surrogate_error > DOUBTFUL * (noise_level or math.inf)
+
     def verdict(self, noise_level: float | None) -> str:
         """What the pair is good for, in words; ``noise_level`` is in normalised units."""
         if not noise_level:
@@ -100,7 +104,7 @@ class Calibration:
             )
         if ratio > 1:
             return words + "too much to judge answers by, pass forward= to dc.solve"
-        if ratio > DOUBTFUL:
+        if self.doubtful(noise_level):
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="
 
@@ -210,6 +214,7 @@ def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str
             document |= _basis_described(basis, tensors, "corrections.")
     for name, value in (
         ("eigenvalues", corrections.eigenvalues),
+        ("channels", corrections.channels),
         ("log_determinants", corrections.log_determinants),
         # Half precision of a logarithm is a percent or less of the variance.
         (
@@ -261,6 +266,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
         keep=_two_flags("keep", document.get("keep", [False, False])),
         table_unit=_positive("table_unit", document.get("table_unit", 1.0)),
+        channels=optional("channels"),
     )
     _check_tables(found)
     return found

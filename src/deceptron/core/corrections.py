@@ -3,7 +3,8 @@
 A start x0, most often g(y), is corrected by e ~ N(0, (delta scale)^2 K). ``scale`` is the spread of
 the family, and K is one of a few ``members``, each diagonal in a basis and of mean variance one:
 
-- on a grid, ``(1 + k^2 / kappa^2)^-a`` over the wavenumbers k, from very smooth to nearly white;
+- on a grid, ``(1 + k^2 / kappa^2)^-a`` over the wavenumbers k, from very smooth to nearly white,
+  each channel in its own spread: a temperature beside a pressure has another unit;
 - of a vector, powers p < 1 of the family's own covariance, which flatten its spectrum: a correction
   may be rougher than the family, in the family's own coordinates.
 
@@ -25,7 +26,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import Basis, EigenBasis, GridBasis, principal
+from deceptron.core.bases import FLOOR, Basis, EigenBasis, GridBasis, principal
 
 # Half wavelengths across the grid at which a smooth member bends, and how steeply it falls.
 BENDS, STEEPNESSES = (4.0, 8.0, 16.0, 32.0), (2.0, 4.0)
@@ -89,7 +90,8 @@ class Corrections:
     90% intervals of such answers hold 90%. Both are for rows that are solved densely.
 
     Tables are for x in units of ``table_unit``: in those its latents are of size one, whatever the
-    units of x, and every strength that is asked for lies between the nodes.
+    units of x, and every strength that is asked for lies between the nodes. ``channels`` are the
+    variances of the components along axes that are no grid, of mean one; None where there is one.
 
     Where several latents explain the same data, as those of y = x^2 do, a correction finds one of
     them, and a start that is their mean is nearer to the truth. ``keep`` says of the same two
@@ -109,6 +111,7 @@ class Corrections:
     family_factor: float = 1.0
     keep: tuple[bool, bool] = (False, False)
     table_unit: float = 1.0
+    channels: Float[Tensor, " *c"] | None = None
 
     @staticmethod
     def of(family: Float[Tensor, "N *x"], *, largest: int, kept: int) -> Corrections:
@@ -124,7 +127,8 @@ class Corrections:
         n, grid = rows.shape[1], GridBasis.fit(family)
         if (family.ndim == 2 or grid is None) and n <= largest:
             eigen, eigenvalues = principal(rows, kept)
-        return Corrections(variance**0.5, grid, eigen, eigenvalues)
+        channels = None if grid is None else _channels(family, grid)
+        return Corrections(variance**0.5, grid, eigen, eigenvalues, channels=channels)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -138,6 +142,8 @@ class Corrections:
             for bend in BENDS:
                 for steepness in STEEPNESSES:
                     spectrum = (1 + (self.grid.wavenumbers / bend).square()) ** -steepness
+                    if self.channels is not None:
+                        spectrum = spectrum * self.channels.expand(self.grid.shape).flatten()
                     name = f"smooth {bend:g}, {steepness:g}"
                     found.append(Member(name, self.grid, spectrum / spectrum.mean()))
         return tuple(found)
@@ -147,6 +153,13 @@ class Corrections:
         """Standard deviation of each component under every member, of size one."""
         rows = [m.basis.diagonal(m.spectrum[None])[0].sqrt() for m in self.members]
         return self.scale * torch.stack(rows)
+
+    @cached_property
+    def units(self) -> Float[Tensor, " n"]:
+        """What a component counts in: its channel's own spread, or that of all."""
+        if self.grid is None or self.channels is None:
+            return torch.full_like(self.members[0].spectrum, self.scale)
+        return self.scale * self.channels.sqrt().expand(self.grid.shape).flatten()
 
     def strengths(self, precision: Float[Tensor, " B"]) -> Float[Tensor, "S B"]:
         """``t`` of every size, for rows whose data have this relative precision."""
@@ -172,6 +185,16 @@ class Corrections:
             found[rows] = _between(VARIANCE_NODES, table[number].T, t[rows][None])[:, 0].T
         scale = self.scale * size.double()[:, None]
         return scale * (0.5 * table[member, 0]).exp(), scale * (0.5 * found).exp()
+
+
+def _channels(family: Float[Tensor, "N *x"], grid: GridBasis) -> Float[Tensor, " *c"] | None:
+    waves = [axis for axis, kind in enumerate(grid.kinds) if kind != "none"]
+    variance = family.double().var(0).mean(waves, keepdim=True)
+    largest = float(variance.max())
+    if variance.numel() == 1 or largest == 0:
+        return None
+    variance = variance.clamp_min(FLOOR * largest)
+    return variance / variance.mean()
 
 
 def tabulated(

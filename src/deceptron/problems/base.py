@@ -241,8 +241,13 @@ def _noise(noise_std: Any, y_shape: tuple[int, ...]) -> float | Tensor:
     if isinstance(noise_std, Real):
         return check_range("noise_std", float(noise_std), low=0.0, high=math.inf, open_high=True)
     level = real_tensor("noise_std", noise_std)
-    if not bool((level >= 0).all() & level.isfinite().all()):
-        raise ConfigError("noise_std must be finite and >= 0 in every component")
+    known = (level > 0) & level.isfinite()
+    if not bool(known.all() | (level == 0).all()):
+        wrong = level[~known]
+        raise ConfigError(
+            "noise_std must be finite and > 0 in every component, or 0 in all; "
+            f"got {float(wrong[0]):g} in {len(wrong)} of {level.numel()}"
+        )
     try:
         level.broadcast_to(y_shape)
     except RuntimeError:

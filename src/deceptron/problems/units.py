@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from deceptron.core.bases import SHORTEST_AXIS
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Problem
@@ -22,20 +23,31 @@ COARSEST = 0.5
 
 
 def uneven_units(x: Float[Tensor, "N *x"]) -> str | None:
-    """A sentence if components of a vector x vary by very different amounts; fields have one unit,
-    whatever they do at a boundary.
+    """A sentence if components of a vector x, or channels of a field, vary by very different
+    amounts.
     """
-    if x.ndim != 2 or len(x) < 2:
+    if len(x) < 2:
         return None
-    spread = x.double().std(0)
+    spread = _spread(x.double())
     spread = spread[spread > 0]
     if not len(spread) or float(spread.max()) <= LARGEST_RATIO * float(spread.min()):
         return None
+    parts = "components" if x.ndim == 2 else "channels"
     return (
-        f"components of x must vary by about as much; they vary by {float(spread.min()):.2g} to "
+        f"{parts} of x must vary by about as much; they vary by {float(spread.min()):.2g} to "
         f"{float(spread.max()):.2g}, and little is learned about the small ones: train and solve "
         "with dc.problems.unitless(problem), whose physical(x) leads back"
     )
+
+
+def _spread(x: Float[Tensor, "N *x"]) -> Float[Tensor, " *u"]:
+    """Standard deviation of each component of a vector, of each channel of a field: points of a
+    grid have one unit, whatever they do at a boundary.
+    """
+    if x.ndim == 2:
+        return x.std(0)
+    first = 2 if x.shape[1] < SHORTEST_AXIS else 1
+    return x.var(0).mean(tuple(range(first - 1, x.ndim - 1)), keepdim=True).sqrt()
 
 
 def unresolved(
@@ -60,12 +72,13 @@ def unresolved(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitlessProblem(Problem):
-    """Made by ``unitless``: x is counted from its mean, each component in units of its spread.
+    """Made by ``unitless``: x is counted from its mean, in units of its spread.
 
     Attributes:
         original: the same problem in its own units.
         shift: mean of each component of x there.
-        scale: its standard deviation, by which error bars are multiplied.
+        scale: standard deviation of each component, of a field of each channel, by which error bars
+            are multiplied.
     """
 
     differentiable: bool = True
@@ -146,9 +159,10 @@ class _UnitlessRows(Dataset):
 
 
 def unitless(problem: Problem) -> UnitlessProblem:
-    """The same problem with x counted from its mean in units of its spread, component by component.
+    """The same problem with x counted from its mean in units of its spread, component by component
+    or, of a field, channel by channel.
 
-    For parameters of different units in one vector::
+    For parameters of different units in one vector, or fields of different units side by side::
 
         problem = dc.problems.unitless(problem)
         pair = dc.train(problem)
@@ -161,9 +175,9 @@ def unitless(problem: Problem) -> UnitlessProblem:
     if not isinstance(problem, Problem):
         raise ConfigError(f"unitless takes a problem; got {type(problem).__name__}")
     x = problem._prior_samples()
-    scale, shift = x.std(0), x.mean(0)
+    scale, shift = _spread(x), x.mean(0)
     scale = torch.where(scale > 0, scale, 1.0)
-    low, high = (torch.as_tensor(side).to(x).broadcast_to(scale.shape) for side in problem.bounds)
+    low, high = (torch.as_tensor(side).to(x).broadcast_to(shift.shape) for side in problem.bounds)
     kept = {f.name: getattr(problem, f.name) for f in fields(Problem) if f.name != "bounds"}
     return UnitlessProblem(
         **kept,

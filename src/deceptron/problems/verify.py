@@ -100,7 +100,7 @@ def _verify_simulator(problem: Problem, x: Tensor, seed: int, found: _Findings) 
     if not len(good):
         found.skipped.append("all that needs a row with an answer")
         return
-    x, y = x[good], y[good]
+    x, y = x[good], y[good].to(x)
     found.of("noise above round-off", lambda: _resolved(problem, y))
     found.of("input left alone", lambda: _leaves_input(problem, x))
     found.of("dtype kept", lambda: _dtypes(problem, x))

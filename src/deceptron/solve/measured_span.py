@@ -33,6 +33,8 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 PAYS = 0.001
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
+# Share of that length below which a difference within the box is round-off.
+LEAST_ROOM = 1e-3
 # Places of rows; of all of them a slice, which copies nothing.
 Rows: TypeAlias = Tensor | slice
 # Member and size of the correction that each row has so far.
@@ -144,17 +146,19 @@ class Spanned:
     def fill(self) -> None:
         """All directions: one product for each unknown."""
         model, point = self._model, self._point
-        n = point.x.shape[1]
+        rows, n = point.x.shape
         if model.has_derivatives:
             columns = model.f_jacobian(point.x).mT
         else:
-            steps = torch.full_like(point.x, self._step())
+            size = DIFFERENCE * self._corrections.units.to(point.x)
+            step = size.expand(rows, -1)
             if self._box is not None:
-                # To the side that has more room, if this one has too little.
-                up, down = (self._box.project(point.x + s) - point.x for s in (steps, -steps))
-                steps = torch.where(up < torch.minimum(0.999 * steps, -down), down, up)
-            images = [model.image(point, step) for step in torch.diag_embed(steps).unbind(1)]
-            columns = torch.stack(images, 1) / steps[:, :, None]
+                # To the side with more room; a component that the box fixes has no image.
+                up, down = (self._box.project(point.x + way) - point.x for way in (step, -step))
+                step = torch.where(up >= -0.999 * down, up, down)
+                step = torch.where(step.abs() > LEAST_ROOM * size, step, 0.0)
+            images = [model.image(point, along) for along in step.diag_embed().unbind(1)]
+            columns = torch.stack(images, 1) / torch.where(step == 0, 1.0, step)[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
         self._reserve(n)
         self._count = n
@@ -267,7 +271,8 @@ class Spanned:
             model.charge("jvp", amount)
             image = here.jacobian.jvp(unit)
         else:
-            step = self._step() * point.x.shape[1] ** 0.5 * unit
+            length = norm(unit / self._corrections.units.to(unit)).clamp_min(1e-30)
+            step = DIFFERENCE * point.x.shape[1] ** 0.5 * unit / length[:, None]
             if self._box is not None:
                 step = self._box.project(point.x + step) - point.x
             image = model.image(point, step)
@@ -335,9 +340,6 @@ class Spanned:
         first = next(names.index(name) for name in FIRST_MEMBERS if name in names)
         t = torch.full_like(self._e[:, 0], (FIRST_SIZE * scale) ** 2)
         return _Prior(torch.full_like(t, first, dtype=torch.int64), t)
-
-    def _step(self) -> float:
-        return DIFFERENCE * self._corrections.scale
 
 
 @dataclass(frozen=True)

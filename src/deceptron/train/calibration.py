@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.calibration import DOUBTFUL, Calibration
+from deceptron.core.calibration import Calibration
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
@@ -296,7 +295,7 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
         least = float(errors(True, None)[1].mean())
         return float(errors(False, None)[1].mean()) > (1 - EAGER_GAIN) * least
 
-    doubtful = before.surrogate_error > DOUBTFUL * (pair.noise_level or math.inf)
+    doubtful = before.doubtful(pair.noise_level)
     surrogate = harmful(None)
     simulator = harmful(problem) if problem.has_simulator else surrogate
     chosen = replace(corrections, keep=(surrogate or (doubtful and useless()), simulator))
