@@ -172,7 +172,12 @@ class Spanned:
         self._move_residual(self._image(self._e))
 
     def grow(self, so_far: SoFar | None, pairs: int) -> None:
-        """Pairs of directions while they pay; the first one is the correction so far."""
+        """Pairs of directions while they pay; the first one is the correction so far.
+
+        The first linearisation pays no heed to bounds: its goal is cut off there. A row that this
+        leaves unexplained keeps to the components that no bound holds from then on: what is sought
+        beyond the bounds and cut off again need not explain anything.
+        """
         point = self._point
         self._reserve(2 * pairs + (so_far is not None))
         going = torch.ones_like(point.misfit, dtype=torch.bool)
@@ -185,7 +190,8 @@ class Spanned:
             self._move_residual(-length[:, None] * a)
         e, left, value = self._fit(prior)
         noise = self._model.objective.count.to(value)
-        for _ in range(pairs):
+        free = None
+        for number in range(pairs):
             rows = going.nonzero().flatten()
             if len(rows) == 0:
                 break
@@ -193,7 +199,20 @@ class Spanned:
                 here = _Here(self._model, point, rows, charged=False)
             before = value
             for learned in (False, True):
-                d = self._direction(here, prior, e, left, going, learned=learned)
+                if learned:
+                    d = self._learned(here, left, going)
+                else:
+                    uphill = self._uphill(here, left, going)
+                    d = self._preconditioned(prior, uphill) - e
+                    if number == 0 and so_far is not None:
+                        free = self._free(d)
+                    if free is not None:
+                        # t K P (J' left - K^-1 e / t), P leaving the free components.
+                        uphill = uphill - self._stiff(prior, e)
+                        d = self._preconditioned(prior, free * uphill)
+                if free is not None:
+                    d = self._home.forward(free * self._home.back(d))
+                d = torch.where(d.isfinite().all(1)[:, None], d, 0.0)
                 if len(rows) < len(going):
                     # Rows that are done have neighbours that are not: a zero costs nothing.
                     d = d * going[:, None]
@@ -201,30 +220,32 @@ class Spanned:
                 e, left, value = self._fit(prior)
             going = going & (before - value > PAYS * torch.maximum(before, noise))
 
-    def _direction(
-        self,
-        here: _Here,
-        prior: _Prior,
-        e: Float[Tensor, "B n"],
-        left: Float[Tensor, "B m"],
-        going: Bool[Tensor, " B"],
-        *,
-        learned: bool,
+    def _learned(
+        self, here: _Here, left: Float[Tensor, "B m"], going: Bool[Tensor, " B"]
     ) -> Float[Tensor, "B n"]:
-        """Its coefficients; ``e`` are those of the correction so far."""
+        """Coefficients of what g makes of the residual that is left."""
         rows, point = here.rows, here.point
-        amount = going[rows].to(torch.int64)
-        if learned:
-            noise = self._noise[rows]
-            coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
-            ahead = here.model.g(point.y + coloured.to(point.y), amount)
-            found = _placed(rows, self._home.forward(ahead - self._answer()[rows]), len(e))
-        else:
-            whitened = here.model.objective.whiten(left[rows].to(point.x))
-            here.model.charge("vjp", amount)
-            gradient = _placed(rows, here.jacobian.vjp(whitened).double(), len(e))
-            found = self._preconditioned(prior, gradient) - e
-        return torch.where(found.isfinite().all(1)[:, None], found, 0.0)
+        noise = self._noise[rows]
+        coloured = torch.where(noise.isfinite(), left[rows] * noise, 0.0)
+        ahead = here.model.g(point.y + coloured.to(point.y), going[rows].to(torch.int64))
+        return _placed(rows, self._home.forward(ahead - self._answer()[rows]), len(left))
+
+    def _uphill(
+        self, here: _Here, left: Float[Tensor, "B m"], going: Bool[Tensor, " B"]
+    ) -> Float[Tensor, "B n"]:
+        """``J' left``."""
+        whitened = here.model.objective.whiten(left[here.rows].to(here.point.x))
+        here.model.charge("vjp", going[here.rows].to(torch.int64))
+        return _placed(here.rows, here.jacobian.vjp(whitened).double(), len(left))
+
+    def _free(self, d: Float[Tensor, "B n"]) -> Float[Tensor, "B n"] | None:
+        """1 where a component may move, 0 at a bound that ``d`` would have it cross; None if all
+        may.
+        """
+        if self._box is None:
+            return None
+        free = self._box.free(self._point.x, -self._home.back(d))
+        return None if bool(free.all()) else free.double()
 
     def _preconditioned(self, prior: _Prior, v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         """Coefficients of ``t K v``."""
@@ -239,6 +260,17 @@ class Spanned:
             if basis is not self._home:
                 c = self._home.forward(basis.back(c))
             result[rows] = c
+        return result
+
+    def _stiff(self, prior: _Prior, e: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+        """``K^-1 e / t`` of coefficients e."""
+        result = torch.empty_like(e)
+        variances = prior.t[:, None] * self._spectra[prior.member]
+        for basis, members in self._sharing.items():
+            mine = torch.isin(prior.member, torch.tensor(members, device=e.device))
+            rows = mine.nonzero().flatten()
+            c = e[rows] if basis is self._home else basis.forward(self._home.back(e[rows]))
+            result[rows] = basis.back(c / variances[rows])
         return result
 
     def _answer(self) -> Float[Tensor, "B n"]:

@@ -177,12 +177,14 @@ class Correction:
         box: Box | None,
         state: Corrected | None,
     ) -> Corrected:
-        def feasible(rows: Tensor) -> Tensor:
-            rows = torch.where(rows.isfinite().all(1)[:, None], rows, point.x.double())
-            rows = rows.to(point.x)
-            return rows if box is None else box.project(rows)
+        def finite(rows: Tensor) -> Tensor:
+            return torch.where(rows.isfinite().all(1)[:, None], rows, point.x.double()).to(point.x)
 
-        goal = feasible(start.double() + span.combined(chosen.z))
+        def feasible(rows: Tensor) -> Tensor:
+            return finite(rows) if box is None else box.project(finite(rows))
+
+        # Cut off on the way there: what is cut off first may be no way down at any length.
+        goal = finite(start.double() + span.combined(chosen.z))
         if guess is None:
             none = torch.zeros_like(point.explained)
             guess = Guess(goal, none, goal.new_empty(len(goal), 0))
