@@ -95,7 +95,8 @@ def test_what_no_direction_spans_is_found_by_its_waves():
     grid = GridBasis((16, 16), ("cosine", "cosine"))
     corrections = Corrections(0.3, grid, None, None)
     exact, found, _ = compared(corrections, 50 * torch.eye(256, dtype=torch.float64), rank=4)
-    torch.testing.assert_close(found.log_determinants, exact.log_determinants, rtol=0.01, atol=0.1)
+    # Sixteen random fields of 256 points tell a mean square to within some two percent.
+    torch.testing.assert_close(found.log_determinants, exact.log_determinants, rtol=0.08, atol=0.1)
     lowrank_only = 4 / 256 * exact.log_determinants[0, -1]
     assert float(found.log_determinants[0, -1]) > 10 * float(lowrank_only)
 

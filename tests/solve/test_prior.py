@@ -88,12 +88,19 @@ def test_a_bent_problem_in_a_box_ends_where_the_posterior_is_stationary(name):
         bounds=(low, high),
         **TO_THE_END,
     )
-    x = solution.x.requires_grad_()
-    misfit = 0.5 * ((pair.simulate(x) - y) / noise).square().sum()
-    offset = x - prior.mean
-    (gradient,) = torch.autograd.grad(misfit + 0.5 * (offset * prior.solve(offset)).sum(), x)
-    projected = x - (x - gradient).clamp(low, high)
-    assert float(projected.detach().abs().max()) < 1e-5
+
+    def slope(x):
+        """Of the negative log posterior; what a bound holds does not count."""
+        x = x.detach().requires_grad_()
+        misfit = 0.5 * ((pair.simulate(x) - y) / noise).square().sum()
+        offset = x - prior.mean
+        (gradient,) = torch.autograd.grad(misfit + 0.5 * (offset * prior.solve(offset)).sum(), x)
+        return (x - (x - gradient).clamp(low, high)).detach().abs()
+
+    x = solution.x
+    start = prior.mean.clamp(low, high).expand_as(x)
+    # A step of less than the round-off of the posterior, 1e-13 of it, may have a slope of 1e-4.
+    assert float(slope(x).max()) < 1e-3 * float(slope(start).max())
     assert bool(((x == low) | (x == high)).any()), "the box must matter for this test"
 
 
