@@ -1,10 +1,11 @@
 """The default solver's step: from where a row started, the correction that its data ask for.
 
 At each accepted point the forward map is linearised and a span of directions is grown
-(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one
-(``solve/evidence.py``); the row goes there, or part of the way if its misfit says so, and is
-linearised anew unless its data are explained. The correction is always one of the start, never of
-the last iterate: nothing accumulates, so noise that no plausible correction explains is left alone.
+(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one, or
+weighs them for their mean (``solve/evidence.py``); the row goes there, or part of the way if its
+misfit says so, and is linearised anew unless its data are explained. The correction is always one
+of the start, never of the last iterate: nothing accumulates, so noise that no plausible correction
+explains is left alone.
 
 A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
 everything. The goal is then the most plausible correction within the bounds, and an explained row
