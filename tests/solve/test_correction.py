@@ -13,7 +13,7 @@ from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import SIZES, Corrections, tabulated
 from deceptron.solve import measured_span
 from deceptron.solve.descents import correction
-from deceptron.solve.evidence import COARSER, _determinant, average
+from deceptron.solve.evidence import _determinant, choose
 from deceptron.solve.measured_span import FIRST_MEMBERS, FIRST_SIZE, Spanned
 from deceptron.solve.methods import get_method
 from deceptron.solve.model import Model, Tally
@@ -87,13 +87,6 @@ class Case:
         place = values.argmin(0)
         return means[place, torch.arange(len(y))]
 
-    def average(self, y, start):
-        """Over every second size and all members, each by its evidence."""
-        values, means = self.scores(y, start)
-        sizes = torch.arange(len(values)) % len(SIZES) % COARSER == 0
-        weight = torch.softmax(-0.5 * values[sizes], 0)
-        return (weight[..., None] * means[sizes]).sum(0)
-
 
 def spanned(case, y, *, at=None, **settings):
     """Of every row at its start or elsewhere, and that start."""
@@ -150,7 +143,7 @@ def test_the_evidence_is_that_of_the_dense_gaussian(n, m):
 
 @pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
 @pytest.mark.parametrize(("n", "m"), [(6, 9), (12, 8), (24, 40)])
-def test_the_answer_is_the_mean_of_corrections_by_their_evidence(n, m, differentiable):
+def test_the_answer_is_the_posterior_mean_of_the_likeliest_correction(n, m, differentiable):
     case = Case(n, m)
     _, y = case.observe(8)
     settings = {}
@@ -163,8 +156,8 @@ def test_the_answer_is_the_mean_of_corrections_by_their_evidence(n, m, different
     moved = solution.iterations > 0
     assert int(moved.sum()) > 4
     assert set(solution.rule[moved].tolist()) == {correction.CORRECTION}
-    wanted = case.average(y, start)
-    torch.testing.assert_close(solution.x[moved], wanted[moved], rtol=0, atol=1e-6)
+    best = case.best(y, start)
+    torch.testing.assert_close(solution.x[moved], best[moved], rtol=0, atol=1e-6)
     if differentiable:
         # The start, as many products as unknowns, and where the correction ends.
         once = solution.iterations == 1
@@ -237,11 +230,11 @@ def test_noise_three_times_what_is_stated_is_found_where_nobody_told_it():
         span, _ = spanned(case, y)
         span.fill()
     ones = torch.ones(len(y), dtype=torch.float64)
-    count = case.m * ones
-    free = average(case.corrections, span.quadratics(), free_noise=True, count=count)
+    settings = {"precision": ones, "count": case.m * ones, "complete": True}
+    free, _ = choose(case.corrections, span.quadratics(), free_noise=True, **settings)
     assert float(free.noise.median()) == pytest.approx(3.0, rel=0.2)
     assert 1.5 < float(free.noise.min()) < float(free.noise.max()) < 4.5
-    told = average(case.corrections, span.quadratics(), free_noise=False, count=count)
+    told, _ = choose(case.corrections, span.quadratics(), free_noise=False, **settings)
     assert bool((told.noise == 1).all())
     # The whole solve leaves such rows nearly where they are, and says why.
     solution = dc.solve(case.pair, y)
@@ -345,7 +338,7 @@ def test_with_a_sensor_missing_the_answer_is_still_the_dense_posterior_mean():
     kept = torch.arange(16) != 5
     smaller = Case(10, 16)
     smaller.matrix, smaller.m = case.matrix[kept], 15
-    torch.testing.assert_close(solution.x, smaller.average(y[:, kept], start), rtol=0, atol=1e-6)
+    torch.testing.assert_close(solution.x, smaller.best(y[:, kept], start), rtol=0, atol=1e-6)
 
 
 def test_what_the_surrogate_cannot_explain_is_never_called_converged():

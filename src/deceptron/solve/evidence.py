@@ -1,4 +1,4 @@
-"""Which correction the data of a row ask for: shapes and sizes by their evidence, then the mean.
+"""Which correction the data of a row ask for: its shape and size by the evidence, then its mean.
 
 With r the residual in units of the noise, A the Jacobian in those units and e ~ N(0, t K), the
 evidence of (K, t) is the likelihood of r under N(0, t A K A' + 1), and minus twice its logarithm is
@@ -27,8 +27,6 @@ from deceptron.solve.rows import RowData
 # With 10 a correction outweighs noise of ten times the stated one where sensors are few: errors of
 # 1.3 to 1.5 times that of g(y) on three problems with 6 to 20 of them. The seven are the same.
 PREFERENCE = 3.0
-# Every second size is enough where all of them are averaged.
-COARSER = 2
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,17 @@ def choose(
     precision: Float[Tensor, " B"],
     count: Float[Tensor, " B"],
     free_noise: bool,
+    complete: bool,
 ) -> tuple[Chosen, Float[Tensor, "B k"] | None]:
     """The (K, t) of the largest evidence for each row, and the fit that a regression starts from.
 
     ``precision`` is that of the row's data relative to the table's, ``count`` how many there are.
+    ``complete`` says that the span is the whole space.
     """
     t = corrections.strengths(torch.ones_like(precision))
-    determinants = corrections.log_determinant(t * precision)
+    determinants = None
+    if not complete:
+        determinants = corrections.log_determinant(t * precision)
     regression, guess = corrections.regression, None
     best: Chosen | None = None
     least = torch.full_like(quadratics.square, torch.inf)
@@ -109,86 +111,42 @@ def choose(
     rows = torch.arange(len(least), device=least.device)
     marks = torch.arange(0, len(SIZES), FINENESS, device=least.device)[:, None]
     around = torch.arange(1 - FINENESS, FINENESS, device=least.device)[:, None]
-    for number, stiffness in enumerate(quadratics.stiffness):
+    for number, member in enumerate(corrections.members):
+        stiffness = quadratics.stiffness[number]
         if regression is not None and regression.member == number:
             size = SIZES.index(regression.size)
             guess = quadratics.minimise(stiffness, t[size : size + 1])[0][0]
         # The score is smooth in the size: its least value is next to the best of the marks.
         places = marks.expand(-1, len(rows))
         for _ in range(2):
-            z, value, _ = quadratics.minimise(stiffness, t.gather(0, places))
-            score, noise = _scored(value, determinants[number].gather(0, places), count, free_noise)
+            strength = t.gather(0, places)
+            z, value, factor = quadratics.minimise(stiffness, strength)
+            if determinants is not None:
+                determinant = determinants[number].gather(0, places)
+            else:
+                determinant = _determinant(quadratics, stiffness, strength, factor, member)
+            noise = torch.ones_like(value)
+            if free_noise:
+                noise = (value / count).clamp_min(1.0).sqrt()
+            likelihood = value / noise.square() + 2 * count * noise.log() + determinant
+            score = likelihood + 2 * PREFERENCE * noise.log()
+            score = torch.where(score.isfinite(), score, torch.inf)
             lowest, place = score.min(0)
+            spread = z.new_empty(len(place), 0)
+            if complete:
+                spread = _spread(quadratics, stiffness, strength[place, rows], factor[place, rows])
             found = Chosen(
                 z=z[place, rows],
                 member=torch.full_like(place, number),
                 size=sizes[places[place, rows]],
                 noise=noise[place, rows],
-                spread=z.new_empty(len(place), 0),
+                spread=spread,
             )
             best = found if best is None else found.where(lowest < least, best)
             least = torch.minimum(lowest, least)
             places = (places[place, rows] + around).clamp(0, len(SIZES) - 1)
     assert best is not None
     return best, guess
-
-
-def average(
-    corrections: Corrections,
-    quadratics: Quadratics,
-    *,
-    count: Float[Tensor, " B"],
-    free_noise: bool,
-) -> Chosen:
-    """The mean of all corrections by their evidence, for a span that is everything.
-
-    A handful of data leave many shapes and sizes about as likely as the likeliest, among them most
-    often one that moves nothing: alone, the likeliest makes much of what may be chance. The rest is
-    said of the likeliest.
-    """
-    t = corrections.strengths(torch.ones_like(quadratics.square))[::COARSER]
-    sizes = torch.tensor(SIZES[::COARSER], dtype=t.dtype, device=t.device)
-    rows = torch.arange(t.shape[1], device=t.device)
-    best: Chosen | None = None
-    least = torch.full_like(quadratics.square, torch.inf)
-    # Sums of the weights exp((least - score) / 2), and of z by them.
-    total, mean = torch.zeros_like(least), torch.zeros_like(quadratics.slope)
-    for number, stiffness in enumerate(quadratics.stiffness):
-        z, value, factor = quadratics.minimise(stiffness, t)
-        determinant = _determinant(quadratics, stiffness, t, factor, corrections.members[number])
-        score, noise = _scored(value, determinant, count, free_noise)
-        lowest, place = score.min(0)
-        found = Chosen(
-            z=z[place, rows],
-            member=torch.full_like(place, number),
-            size=sizes[place],
-            noise=noise[place, rows],
-            spread=_spread(quadratics, stiffness, t[place, rows], factor[place, rows]),
-        )
-        best = found if best is None else found.where(lowest < least, best)
-        before, least = least, torch.minimum(lowest, least)
-        # Of no weight where nothing has a finite score yet.
-        kept = (0.5 * (least - before)).exp().nan_to_num(0.0)
-        weight = (0.5 * (least - score)).exp().nan_to_num(0.0)
-        total = kept * total + weight.sum(0)
-        mean = kept[:, None] * mean + (weight[..., None] * z).sum(0)
-    assert best is not None
-    return best.changed(z=mean / torch.where(total > 0, total, 1.0)[:, None])
-
-
-def _scored(
-    value: Float[Tensor, "S B"],
-    determinant: Float[Tensor, "S B"],
-    count: Float[Tensor, " B"],
-    free_noise: bool,
-) -> tuple[Float[Tensor, "S B"], Float[Tensor, "S B"]]:
-    """Minus twice the log evidence, and the noise that makes it least."""
-    noise = torch.ones_like(value)
-    if free_noise:
-        noise = (value / count).clamp_min(1.0).sqrt()
-    likelihood = value / noise.square() + 2 * count * noise.log() + determinant
-    score = likelihood + 2 * PREFERENCE * noise.log()
-    return torch.where(score.isfinite(), score, torch.inf), noise
 
 
 def _determinant(

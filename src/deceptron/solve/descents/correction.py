@@ -1,11 +1,10 @@
 """The default solver's step: from where a row started, the correction that its data ask for.
 
 At each accepted point the forward map is linearised and a span of directions is grown
-(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one, or
-weighs them for their mean (``solve/evidence.py``); the row goes there, or part of the way if its
-misfit says so, and is linearised anew unless its data are explained. The correction is always one
-of the start, never of the last iterate: nothing accumulates, so noise that no plausible correction
-explains is left alone.
+(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one
+(``solve/evidence.py``); the row goes there, or part of the way if its misfit says so, and is
+linearised anew unless its data are explained. The correction is always one of the start, never of
+the last iterate: nothing accumulates, so noise that no plausible correction explains is left alone.
 
 A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
 everything. The goal is then the most plausible correction within the bounds, and an explained row
@@ -25,11 +24,11 @@ from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
 from deceptron.solve.boxed import least_in_box
-from deceptron.solve.evidence import Chosen, Quadratics, average, choose
+from deceptron.solve.evidence import Chosen, Quadratics, choose
 from deceptron.solve.measured_span import Guess, Spanned
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Promise, Proposal
-from deceptron.solve.rows import RowData, joined, norm, products
+from deceptron.solve.rows import RowData, joined, norm
 
 DENSE = 32
 # Rows whose spans are held at a time: numbers of double precision.
@@ -123,20 +122,17 @@ class Correction:
         else:
             so_far = None if state is None else (state.member, state.size)
             span.grow(so_far, self.pairs[0 if state is None else 1])
+        weight = objective.whiten(torch.ones_like(point.r))
+        precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
         quadratics = span.quadratics()
-        count = objective.count.double().expand(len(start))
-        guess = None
-        if complete:
-            chosen = average(self.corrections, quadratics, count=count, free_noise=self.free_noise)
-        else:
-            weight = objective.whiten(torch.ones_like(point.r))
-            chosen, guess = choose(
-                self.corrections,
-                quadratics,
-                precision=(weight * self.table_noise.to(weight)).double().square().mean(1),
-                count=count,
-                free_noise=self.free_noise,
-            )
+        chosen, guess = choose(
+            self.corrections,
+            quadratics,
+            precision=precision,
+            count=objective.count.double().expand(len(start)),
+            free_noise=self.free_noise,
+            complete=complete,
+        )
         tried = None
         if self.family is not None and complete:
             tried = span.posterior_mean(self.family, start, objective.count)
@@ -159,8 +155,8 @@ class Correction:
     def _inside(
         self, quadratics: Quadratics, chosen: Chosen, start: Float[Tensor, "B n"], box: Box
     ) -> Float[Tensor, "B n"]:
-        """The chosen correction within the bounds, in the metric of the likeliest one; coordinates
-        of a span that is everything are those of x.
+        """The chosen correction within the bounds; coordinates of a span that is everything are
+        those of x.
         """
         rows = torch.arange(len(start), device=start.device)
         t = (self.corrections.scale * chosen.size).square()
@@ -169,7 +165,7 @@ class Correction:
             torch.as_tensor(side, device=start.device).double() - start.double()
             for side in (box.low, box.high)
         )
-        return least_in_box(system, products(system, chosen.z), low, high, chosen.z)
+        return least_in_box(system, quadratics.slope, low, high, chosen.z)
 
     def _corrected(
         self,
