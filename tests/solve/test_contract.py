@@ -101,11 +101,11 @@ def test_reaches_a_stationary_point_of_the_box(name):
     pair = invertible_pair()
     generator = torch.Generator().manual_seed(2)
     x_true = 0.7 * torch.randn(12, 6, dtype=torch.float64, generator=generator)
+    x_true[:4] = x_true[:4].clamp(-0.9, 0.9)
+    x_true[4:, 0] = 1.3
     y = pair.f(x_true)
     solution = dc.solve(pair, y, method=name, bounds=(-1.0, 1.0), max_iterations=300)
-    inside = (x_true.abs() <= 1).all(1)
-    assert bool(inside.any())
-    assert not bool(inside.all())
+    inside = torch.arange(12) < 4
     torch.testing.assert_close(solution.x[inside], x_true[inside], atol=1e-6, rtol=0)
     if not name.startswith("d-ipg"):  # a learned step has no reason to respect the box
         leaf = solution.x.clone().requires_grad_()
