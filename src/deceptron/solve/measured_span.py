@@ -207,9 +207,11 @@ class Spanned:
                     if number == 0 and so_far is not None:
                         free = self._free(d)
                     if free is not None:
-                        # t K P (J' left - K^-1 e / t), P leaving the free components.
+                        # t K P (J' left - K^-1 e / t), P leaving the free components; the same
+                        # as d but for round-off where all are.
                         uphill = uphill - self._stiff(prior, e)
-                        d = self._preconditioned(prior, free * uphill)
+                        among = self._preconditioned(prior, free * uphill)
+                        d = torch.where((free < 1).any(1)[:, None], among, d)
                 if free is not None:
                     d = self._home.forward(free * self._home.back(d))
                 d = torch.where(d.isfinite().all(1)[:, None], d, 0.0)
