@@ -150,7 +150,7 @@ def calibrated():
         std=normal(N, seed=7).abs(),
         factor=1.3,
     )
-    corrections = replace(corrections, factor=1.1, regression=regression)
+    corrections = replace(corrections, factor=1.1, regression=regression, chance=(3.9, -4.5))
     spectrum = corrections.eigen.forward(family - family.mean(0)).square().mean(0)
     return Calibration(
         noise_std=torch.linspace(0.1, 0.3, M, dtype=torch.float64),
@@ -184,7 +184,8 @@ def test_a_calibration_survives_a_file(tmp_path):
     torch.testing.assert_close(kept.family.mean, known.family.mean)
     torch.testing.assert_close(kept.family.variance, known.family.variance, rtol=1e-5, atol=0)
     before, after = known.corrections, kept.corrections
-    assert (after.scale, after.factor) == (before.scale, before.factor)
+    for name in ("scale", "factor", "chance"):
+        assert getattr(after, name) == getattr(before, name), name
     for a, b in zip(after.members, before.members, strict=True):
         assert a.name == b.name
         torch.testing.assert_close(covariance(a), covariance(b), rtol=1e-5, atol=1e-6)

@@ -104,6 +104,8 @@ def test_a_simulator_without_derivatives_is_asked_too(monkeypatch):
 def test_a_start_that_cannot_be_bettered_costs_one_evaluation():
     problem, pair = calibrated(bias=0.0)
     assert pair.calibration.corrections.eager == (False, False)
+    # One row in a hundred misses the limit all the same, most likely by chance.
+    assert min(pair.calibration.corrections.chance) > 0
     test = problem.dataset(1).test
     solution = dc.solve(pair, test.y, forward=problem)
     assert float(solution.cost.forward.double().median()) == 1

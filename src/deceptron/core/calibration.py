@@ -208,6 +208,8 @@ def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str
     document["by_family"] = list(corrections.by_family)
     document["family_factor"] = corrections.family_factor
     document["keep"] = list(corrections.keep)
+    if min(corrections.chance) > -math.inf:
+        document["chance"] = list(corrections.chance)
     document["table_unit"] = corrections.table_unit
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
@@ -265,6 +267,7 @@ def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         by_family=_two_flags("by_family", document.get("by_family", [False, False])),
         family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
         keep=_two_flags("keep", document.get("keep", [False, False])),
+        chance=_two_odds(document.get("chance")),
         table_unit=_positive("table_unit", document.get("table_unit", 1.0)),
         channels=optional("channels"),
     )
@@ -316,6 +319,15 @@ def _two_flags(name: str, value: Any) -> tuple[bool, bool]:
     if not (isinstance(value, list) and len(value) == 2 and all(type(v) is bool for v in value)):
         raise ValueError(f"{name} must be two truth values; got {value!r}")
     return value[0], value[1]
+
+
+def _two_odds(value: Any) -> tuple[float, float]:
+    if value is None:
+        return -math.inf, -math.inf
+    surrogate, simulator = (float(v) for v in value)
+    if not (math.isfinite(surrogate) and math.isfinite(simulator)):
+        raise ValueError(f"chance must be two finite numbers; got {value!r}")
+    return surrogate, simulator
 
 
 def _positive(name: str, value: Any) -> float:

@@ -17,6 +17,7 @@ was made for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,6 +97,9 @@ class Corrections:
     Where several latents explain the same data, as those of y = x^2 do, a correction finds one of
     them, and a start that is their mean is nearer to the truth. ``keep`` says of the same two
     whether starts are left as they are.
+
+    ``chance`` are log odds, of the same two: that a row of the family whose start misses the limit
+    has missed it by chance, and its start is right.
     """
 
     scale: float
@@ -110,6 +114,7 @@ class Corrections:
     by_family: tuple[bool, bool] = (False, False)
     family_factor: float = 1.0
     keep: tuple[bool, bool] = (False, False)
+    chance: tuple[float, float] = (-math.inf, -math.inf)
     table_unit: float = 1.0
     channels: Float[Tensor, " *c"] | None = None
 

@@ -193,6 +193,7 @@ def solve(
                 family=task.guessed_by,
                 noise=task.table_noise,
                 free_noise=not task.noise_told,
+                chance=task.chance,
             )
         elif task.surrogate is not None:
             chosen = by_values(chosen)

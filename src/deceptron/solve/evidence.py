@@ -11,10 +11,16 @@ the same data then cost ``min / v^2 + m log v^2``, least at ``v^2 = min / m``, f
 ratio of t to v^2. What no plausible correction explains is then noise. Where a correction looks
 like noise the data cannot tell them apart, and what was said of the noise is believed: v has the
 prior ``v^-PREFERENCE``, which a handful of data outweigh where they can.
+
+One row in a hundred misses the limit by chance, and the likeliest correction of such a row is too
+large: of many that explain nothing it looks best. A pair knows the odds of that on data like its
+training data. The correction is multiplied by the probability, given those odds and the evidence,
+that there is something to correct.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -34,7 +40,7 @@ class Chosen(RowData):
     """The correction of each row in the coordinates of its span, and what it rests on.
 
     ``noise`` is v, ``spread`` the standard deviation of each coordinate where the span is
-    everything (else it has no columns).
+    everything (else it has no columns). ``share`` is the part of z that the row takes.
     """
 
     z: Float[Tensor, "B k"]
@@ -42,6 +48,7 @@ class Chosen(RowData):
     size: Float[Tensor, " B"]
     noise: Float[Tensor, " B"]
     spread: Float[Tensor, "B ?k"]
+    share: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,13 @@ def choose(
     count: Float[Tensor, " B"],
     free_noise: bool,
     complete: bool,
+    chance: float = -math.inf,
 ) -> tuple[Chosen, Float[Tensor, "B k"] | None]:
     """The (K, t) of the largest evidence for each row, and the fit that a regression starts from.
 
     ``precision`` is that of the row's data relative to the table's, ``count`` how many there are.
-    ``complete`` says that the span is the whole space.
+    ``complete`` says that the span is the whole space, ``chance`` are the log odds that there is
+    nothing to correct.
     """
     t = corrections.strengths(torch.ones_like(precision))
     determinants = None
@@ -125,11 +134,8 @@ def choose(
                 determinant = determinants[number].gather(0, places)
             else:
                 determinant = _determinant(quadratics, stiffness, strength, factor, member)
-            noise = torch.ones_like(value)
-            if free_noise:
-                noise = (value / count).clamp_min(1.0).sqrt()
-            likelihood = value / noise.square() + 2 * count * noise.log() + determinant
-            score = likelihood + 2 * PREFERENCE * noise.log()
+            misfit, noise = _misfit(value, count, free_noise)
+            score = misfit + determinant
             score = torch.where(score.isfinite(), score, torch.inf)
             lowest, place = score.min(0)
             spread = z.new_empty(len(place), 0)
@@ -141,12 +147,26 @@ def choose(
                 size=sizes[places[place, rows]],
                 noise=noise[place, rows],
                 spread=spread,
+                share=torch.ones_like(lowest),
             )
             best = found if best is None else found.where(lowest < least, best)
             least = torch.minimum(lowest, least)
             places = (places[place, rows] + around).clamp(0, len(SIZES) - 1)
     assert best is not None
+    if chance > -math.inf:
+        nothing, _ = _misfit(quadratics.square, count, free_noise)
+        best = best.changed(share=torch.sigmoid((nothing - least) / 2 - chance))
     return best, guess
+
+
+def _misfit(
+    value: Float[Tensor, "*S B"], count: Float[Tensor, " B"], free_noise: bool
+) -> tuple[Float[Tensor, "*S B"], Float[Tensor, "*S B"]]:
+    """What these squares cost at the likeliest noise, and that noise."""
+    if not free_noise:
+        return value, torch.ones_like(value)
+    noise = (value / count).clamp_min(1.0).sqrt()
+    return value / noise.square() + 2 * (count + PREFERENCE) * noise.log(), noise
 
 
 def _determinant(

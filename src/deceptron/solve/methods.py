@@ -179,11 +179,13 @@ def correcting(
     family: DiagonalGaussian | None,
     noise: Tensor,
     free_noise: bool,
+    chance: float,
 ) -> Method:
-    """The same with rows corrected by their evidence; ``noise`` is what the tables are for. With a
-    ``family`` the mean of its posterior is tried first.
+    """The same with rows corrected by their evidence; ``noise`` is what the tables are for, and
+    ``chance`` the log odds that a row has nothing to correct. With a ``family`` the mean of its
+    posterior is tried first.
     """
-    descent = Correction(corrections, noise, free_noise, family)
+    descent = Correction(corrections, noise, free_noise, family, chance)
     return replace(
         method,
         descent=lambda n: descent,

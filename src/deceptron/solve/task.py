@@ -6,6 +6,7 @@ normalised ones of its maps.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from os import PathLike
 
@@ -159,6 +160,15 @@ class Task:
     def keeps_starts(self) -> bool:
         """Whether a start that does not explain its data is left as it is all the same."""
         return self.corrections is not None and self.corrections.keep[0 if self.on_surrogate else 1]
+
+    @property
+    def chance(self) -> float:
+        """Log odds that a row which is to be corrected has nothing to correct. Where explained rows
+        are corrected, too, being chosen says nothing.
+        """
+        if self.corrections is None or self.corrects_explained_rows:
+            return -math.inf
+        return self.corrections.chance[0 if self.on_surrogate else 1]
 
     @property
     def guessed_by(self) -> DiagonalGaussian | None:

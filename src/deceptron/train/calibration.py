@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -56,6 +57,9 @@ FEWEST = 16
 # is believed sooner, and any that goes with answers so many times further off than their bars say.
 HARMS = ((0.02, 4.0), (0.1, 2.5))
 FAR_OFF, FAR_OFF_HARM = 5.0, (0.02, 1.0)
+# Share of rows that miss the limit of the noise by chance. What more of them do, beyond a standard
+# error, have something to correct; however few, so many times that share might.
+BY_CHANCE, LEAST_REAL = 0.01, 0.02
 
 
 # Hears what is being done and which share of it is.
@@ -263,7 +267,8 @@ class _Way(NamedTuple):
 
 
 def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> None:
-    """Whether rows that their start does not explain are better left there.
+    """Whether rows that their start does not explain are better left there, and how likely they
+    are to have missed the limit by chance.
 
     On a simulator, or a surrogate as good, corrections are right until validation rows show harm. A
     doubtful surrogate is the other way round: rows it cannot explain are most often rows that it
@@ -291,6 +296,11 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
             for harm, beyond in (*HARMS, *([FAR_OFF_HARM] if astray else []))
         )
 
+    def chance(forward: Problem | None) -> float:
+        missed = (errors(True, forward)[0].reason == Reason.START_IS_BETTER).double()
+        expected = BY_CHANCE + (BY_CHANCE / len(missed)) ** 0.5
+        return math.log(BY_CHANCE / max(float(missed.mean()) - expected, LEAST_REAL * BY_CHANCE))
+
     def useless() -> bool:
         least = float(errors(True, None)[1].mean())
         return float(errors(False, None)[1].mean()) > (1 - EAGER_GAIN) * least
@@ -298,7 +308,12 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
     doubtful = before.doubtful(pair.noise_level)
     surrogate = harmful(None)
     simulator = harmful(problem) if problem.has_simulator else surrogate
-    chosen = replace(corrections, keep=(surrogate or (doubtful and useless()), simulator))
+    by_chance = chance(None)
+    chosen = replace(
+        corrections,
+        keep=(surrogate or (doubtful and useless()), simulator),
+        chance=(by_chance, chance(problem) if problem.has_simulator else by_chance),
+    )
     pair.calibration = replace(before, corrections=chosen)
 
 

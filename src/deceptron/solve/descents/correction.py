@@ -14,6 +14,7 @@ is linearised anew until it is where the last linearisation has promised, to wit
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -65,13 +66,15 @@ class Correction:
     """See the module's text. ``pairs`` is how many pairs of directions the first linearisation and
     the later ones may take; with ``free_noise`` the noise may be larger than it is said to be.
     ``table_noise`` is the noise, normalised units, that the tables were made for. The guess of a
-    ``family`` is the mean of its posterior, where the span is everything.
+    ``family`` is the mean of its posterior, where the span is everything. ``chance`` are the log
+    odds that a row has nothing to correct.
     """
 
     corrections: Corrections
     table_noise: Float[Tensor, " m"]
     free_noise: bool
     family: DiagonalGaussian | None = None
+    chance: float = -math.inf
     pairs: tuple[int, int] = PAIRS
 
     rules = ("correction", "regression")
@@ -132,6 +135,7 @@ class Correction:
             count=objective.count.double().expand(len(start)),
             free_noise=self.free_noise,
             complete=complete,
+            chance=self.chance,
         )
         tried = None
         if self.family is not None and complete:
@@ -184,7 +188,7 @@ class Correction:
             return finite(rows) if box is None else box.project(finite(rows))
 
         # Cut off on the way there: what is cut off first may be no way down at any length.
-        goal = finite(start.double() + span.combined(chosen.z))
+        goal = finite(start.double() + span.combined(chosen.share[:, None] * chosen.z))
         if guess is None:
             none = torch.zeros_like(point.explained)
             guess = Guess(goal, none, goal.new_empty(len(goal), 0))
