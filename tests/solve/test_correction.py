@@ -168,23 +168,22 @@ def test_the_answer_is_the_posterior_mean_of_the_likeliest_correction(n, m, diff
 
 @pytest.mark.parametrize("bounds", [None, (-9.0, 9.0)], ids=["free", "boxed"])
 def test_a_row_takes_as_much_of_it_as_is_likely_not_to_be_chance(bounds):
-    case, odds = Case(12, 20, share=0.93), 10.0
-    case.pair.calibration = replace(
-        case.pair.calibration, corrections=replace(case.corrections, chance=(odds, odds))
-    )
-    _, y = case.observe(200)
-    solution = dc.solve(case.pair, y, noise_std=NOISE, bounds=bounds)
+    case = Case(12, 20, share=0.93)
+    _, y = case.observe(100)
     start = case.pair.g(y)
     values, means = case.scores(y, start)
     least, place = values.min(0)
-    nothing = ((y - start @ case.matrix.T) / NOISE).square().sum(1)
-    share = torch.sigmoid((nothing - least) / 2 - odds)
+    for_it = (((y - start @ case.matrix.T) / NOISE).square().sum(1) - least) / 2
+    odds = float(for_it.median())
+    case.pair.calibration = replace(
+        case.pair.calibration, corrections=replace(case.corrections, chance=(odds, odds))
+    )
+    solution = dc.solve(case.pair, y, noise_std=NOISE, bounds=bounds)
+    share = torch.sigmoid(for_it - odds)
     wanted = start + share[:, None] * (means[place, torch.arange(len(y))] - start)
     moved = solution.iterations > 0
+    assert int((share[moved] < 0.9).sum()) > 4  # there is something to see
     torch.testing.assert_close(solution.x[moved], wanted[moved], rtol=0, atol=1e-6)
-    # Rows that hardly miss the limit take little of it, others nearly all.
-    assert float(share[moved].min()) < 0.3
-    assert float(share[moved].max()) > 0.9
 
 
 def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
