@@ -173,8 +173,9 @@ def test_a_row_takes_as_much_of_it_as_is_likely_not_to_be_chance(bounds):
     start = case.pair.g(y)
     values, means = case.scores(y, start)
     least, place = values.min(0)
-    for_it = (((y - start @ case.matrix.T) / NOISE).square().sum(1) - least) / 2
-    odds = float(for_it.median())
+    misfit = ((y - start @ case.matrix.T) / NOISE).square().sum(1)
+    for_it = (misfit - least) / 2
+    odds = float(for_it[misfit > 2 * case.m].median())
     case.pair.calibration = replace(
         case.pair.calibration, corrections=replace(case.corrections, chance=(odds, odds))
     )
