@@ -50,6 +50,10 @@ class Box:
             )
         return x.clamp(self.low, self.high)
 
+    def touched(self, x: Tensor) -> Tensor:
+        """Mask of the components at a bound."""
+        return (x <= self.low) | (x >= self.high)
+
     def free(self, x: Tensor, gradient: Tensor) -> Tensor:
         """Mask of the components that a descent step may move: not held at a bound by -gradient."""
         held = ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))

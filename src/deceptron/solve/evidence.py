@@ -40,7 +40,8 @@ class Chosen(RowData):
     """The correction of each row in the coordinates of its span, and what it rests on.
 
     ``noise`` is v, ``spread`` the standard deviation of each coordinate where the span is
-    everything (else it has no columns). ``share`` is the part of z that the row takes.
+    everything (else it has no columns). ``score`` is minus twice the logarithm of the evidence, and
+    ``nothing`` the same of no correction at all.
     """
 
     z: Float[Tensor, "B k"]
@@ -48,7 +49,16 @@ class Chosen(RowData):
     size: Float[Tensor, " B"]
     noise: Float[Tensor, " B"]
     spread: Float[Tensor, "B ?k"]
-    share: Float[Tensor, " B"]
+    score: Float[Tensor, " B"]
+    nothing: Float[Tensor, " B"]
+
+    def shared(self, chance: float) -> Float[Tensor, "B k"]:
+        """As much of the correction as is likely not to be chance; ``chance`` are the log odds that
+        there is nothing to correct.
+        """
+        if chance == -math.inf:
+            return self.z
+        return torch.sigmoid((self.nothing - self.score) / 2 - chance)[:, None] * self.z
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,12 @@ class Quadratics:
     slope: Float[Tensor, "B k"]
     square: Float[Tensor, " B"]
     stiffness: Float[Tensor, "M B k k"]
+
+    def take(self, rows: Int[Tensor, " r"]) -> Quadratics:
+        """Of some rows."""
+        return Quadratics(
+            self.hessian[rows], self.slope[rows], self.square[rows], self.stiffness[:, rows]
+        )
 
     def minimise(
         self, stiffness: Float[Tensor, "B k k"], t: Float[Tensor, "S B"]
@@ -101,13 +117,11 @@ def choose(
     count: Float[Tensor, " B"],
     free_noise: bool,
     complete: bool,
-    chance: float = -math.inf,
 ) -> tuple[Chosen, Float[Tensor, "B k"] | None]:
     """The (K, t) of the largest evidence for each row, and the fit that a regression starts from.
 
     ``precision`` is that of the row's data relative to the table's, ``count`` how many there are.
-    ``complete`` says that the span is the whole space, ``chance`` are the log odds that there is
-    nothing to correct.
+    ``complete`` says that the span is the whole space.
     """
     t = corrections.strengths(torch.ones_like(precision))
     determinants = None
@@ -115,11 +129,11 @@ def choose(
         determinants = corrections.log_determinant(t * precision)
     regression, guess = corrections.regression, None
     best: Chosen | None = None
-    least = torch.full_like(quadratics.square, torch.inf)
-    sizes = torch.tensor(SIZES, dtype=least.dtype, device=least.device)
-    rows = torch.arange(len(least), device=least.device)
-    marks = torch.arange(0, len(SIZES), FINENESS, device=least.device)[:, None]
-    around = torch.arange(1 - FINENESS, FINENESS, device=least.device)[:, None]
+    nothing, _ = misfit(quadratics.square, count, free_noise)
+    sizes = torch.tensor(SIZES, dtype=nothing.dtype, device=nothing.device)
+    rows = torch.arange(len(nothing), device=nothing.device)
+    marks = torch.arange(0, len(SIZES), FINENESS, device=nothing.device)[:, None]
+    around = torch.arange(1 - FINENESS, FINENESS, device=nothing.device)[:, None]
     for number, member in enumerate(corrections.members):
         stiffness = quadratics.stiffness[number]
         if regression is not None and regression.member == number:
@@ -134,32 +148,31 @@ def choose(
                 determinant = determinants[number].gather(0, places)
             else:
                 determinant = _determinant(quadratics, stiffness, strength, factor, member)
-            misfit, noise = _misfit(value, count, free_noise)
-            score = misfit + determinant
+            cost, noise = misfit(value, count, free_noise)
+            score = cost + determinant
             score = torch.where(score.isfinite(), score, torch.inf)
             lowest, place = score.min(0)
             spread = z.new_empty(len(place), 0)
             if complete:
-                spread = _spread(quadratics, stiffness, strength[place, rows], factor[place, rows])
+                spread = spread_of(
+                    quadratics, stiffness, strength[place, rows], factor[place, rows]
+                )
             found = Chosen(
                 z=z[place, rows],
                 member=torch.full_like(place, number),
                 size=sizes[places[place, rows]],
                 noise=noise[place, rows],
                 spread=spread,
-                share=torch.ones_like(lowest),
+                score=lowest,
+                nothing=nothing,
             )
-            best = found if best is None else found.where(lowest < least, best)
-            least = torch.minimum(lowest, least)
+            best = found if best is None else found.where(lowest < best.score, best)
             places = (places[place, rows] + around).clamp(0, len(SIZES) - 1)
     assert best is not None
-    if chance > -math.inf:
-        nothing, _ = _misfit(quadratics.square, count, free_noise)
-        best = best.changed(share=torch.sigmoid((nothing - least) / 2 - chance))
     return best, guess
 
 
-def _misfit(
+def misfit(
     value: Float[Tensor, "*S B"], count: Float[Tensor, " B"], free_noise: bool
 ) -> tuple[Float[Tensor, "*S B"], Float[Tensor, "*S B"]]:
     """What these squares cost at the likeliest noise, and that noise."""
@@ -179,9 +192,10 @@ def _determinant(
     return both + n * t.log() + member.spectrum.to(t).log().sum()
 
 
-def _spread(
+def spread_of(
     quadratics: Quadratics, stiffness: Tensor, t: Tensor, factor: Tensor
 ) -> Float[Tensor, "B k"]:
+    """Standard deviations under the posterior whose systems have these factors."""
     scaling = quadratics.scaling(quadratics.hessian + stiffness / t[:, None, None])
     return posterior_spread(factor)[0] * scaling
 

@@ -10,6 +10,9 @@ A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns th
 everything. The goal is then the most plausible correction within the bounds, and an explained row
 is linearised anew until it is where the last linearisation has promised, to within chance: with
 2000 sensors and 4 unknowns it may be explained and off by ten of its standard deviations.
+
+So it is up to ``BOXED`` unknowns for rows that touch a bound: which components the bounds hold is
+not to be found in a few directions. Beyond, the first goal is cut off at the bounds.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from torch import Tensor
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
-from deceptron.solve.boxed import least_in_box
+from deceptron.solve.boxed_evidence import choose_in_box
 from deceptron.solve.evidence import Chosen, Quadratics, choose
 from deceptron.solve.measured_span import Guess, Spanned
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Promise, Proposal
 from deceptron.solve.rows import RowData, joined, norm
 
-DENSE = 32
+DENSE, BOXED = 32, 128
 # Rows whose spans are held at a time: numbers of double precision.
 HELD = 2**25
 CORRECTION, REGRESSION = range(2)
@@ -85,16 +88,28 @@ class Correction:
         self, model: Model, point: Point, state: Corrected | None, box: Box | None
     ) -> Corrected:
         """Grow the span of every row and choose in it."""
+        n = point.x.shape[1]
+        whole = torch.full_like(point.explained, n <= DENSE)
+        if box is not None and n <= BOXED:
+            whole = whole | box.touched(point.x).any(1)
+        parts, order = [], []
+        for complete in (False, True):
+            mine = (whole == complete).nonzero().flatten()
+            for rows in mine.split(self._together(point, complete)) if len(mine) else ():
+                before = None if state is None else state.take(rows)
+                here = model.at(rows), point.take(rows)
+                parts.append(self._prepare(*here, before, box, complete))
+                order.append(rows)
+        return joined(parts).take(torch.cat(order).argsort())
+
+    def _together(self, point: Point, complete: bool) -> int:
+        """So many rows have their spans held at a time: directions, images, and their products for
+        every member.
+        """
         n, m = point.x.shape[1], point.r.shape[1]
-        directions = n if n <= DENSE else 2 * max(self.pairs) + 2
-        # Directions, images, and their products for every member.
+        directions = n if complete else 2 * max(self.pairs) + 2
         numbers = directions * (2 * n + m + len(self.corrections.members) * directions)
-        most = max(1, HELD // numbers)
-        parts = []
-        for rows in torch.arange(len(point.x), device=point.x.device).split(most):
-            before = None if state is None else state.take(rows)
-            parts.append(self._prepare(model.at(rows), point.take(rows), before, box))
-        return joined(parts)
+        return max(1, HELD // numbers)
 
     def propose(self, model: Model, point: Point, state: Corrected, scale: Tensor) -> Proposal:
         """The guess at scale 2, else this share of the way to the goal."""
@@ -114,11 +129,15 @@ class Correction:
         return Proposal(x, rule=rule, provisional=guessing, promise=promise)
 
     def _prepare(
-        self, model: Model, point: Point, state: Corrected | None, box: Box | None
+        self,
+        model: Model,
+        point: Point,
+        state: Corrected | None,
+        box: Box | None,
+        complete: bool,
     ) -> Corrected:
         start = point.x if state is None else state.start
-        n, objective = point.x.shape[1], model.objective
-        complete = n <= DENSE
+        objective, few = model.objective, point.x.shape[1] <= DENSE
         span = Spanned(model, point, start, box, self.corrections)
         if complete:
             span.fill()
@@ -135,10 +154,9 @@ class Correction:
             count=objective.count.double().expand(len(start)),
             free_noise=self.free_noise,
             complete=complete,
-            chance=self.chance,
         )
         tried = None
-        if self.family is not None and complete:
+        if self.family is not None and few:
             tried = span.posterior_mean(self.family, start, objective.count)
         elif guess is not None and self.corrections.regression is not None:
             tried = Guess(
@@ -147,9 +165,12 @@ class Correction:
                 start.new_empty(len(start), 0),
             )
         if complete and box is not None:
-            chosen = chosen.changed(z=self._inside(quadratics, chosen, start, box))
+            chosen = self._inside(quadratics, chosen, start, box, objective.count)
+        if not few:
+            # Its bars come from the tables, as those of other rows.
+            chosen = chosen.changed(spread=chosen.spread[:, :0])
         corrected = self._corrected(point, start, span, chosen, tried, box, state)
-        if complete:
+        if few:
             corrected = corrected.changed(promised=span.promised(corrected.goal - start))
             if tried is not None:
                 at_guess = span.promised(corrected.guess - start)
@@ -157,19 +178,26 @@ class Correction:
         return corrected
 
     def _inside(
-        self, quadratics: Quadratics, chosen: Chosen, start: Float[Tensor, "B n"], box: Box
-    ) -> Float[Tensor, "B n"]:
-        """The chosen correction within the bounds; coordinates of a span that is everything are
-        those of x.
-        """
-        rows = torch.arange(len(start), device=start.device)
-        t = (self.corrections.scale * chosen.size).square()
-        system = quadratics.hessian + quadratics.stiffness[chosen.member, rows] / t[:, None, None]
+        self,
+        quadratics: Quadratics,
+        chosen: Chosen,
+        start: Float[Tensor, "B n"],
+        box: Box,
+        count: Float[Tensor, "#B"],
+    ) -> Chosen:
         low, high = (
             torch.as_tensor(side, device=start.device).double() - start.double()
             for side in (box.low, box.high)
         )
-        return least_in_box(system, quadratics.slope, low, high, chosen.z)
+        return choose_in_box(
+            self.corrections,
+            quadratics,
+            chosen,
+            low=low,
+            high=high,
+            count=count.double().expand(len(start)),
+            free_noise=self.free_noise,
+        )
 
     def _corrected(
         self,
@@ -188,7 +216,7 @@ class Correction:
             return finite(rows) if box is None else box.project(finite(rows))
 
         # Cut off on the way there: what is cut off first may be no way down at any length.
-        goal = finite(start.double() + span.combined(chosen.share[:, None] * chosen.z))
+        goal = finite(start.double() + span.combined(chosen.shared(self.chance)))
         if guess is None:
             none = torch.zeros_like(point.explained)
             guess = Guess(goal, none, goal.new_empty(len(goal), 0))
