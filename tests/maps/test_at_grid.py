@@ -60,9 +60,8 @@ def test_weights_are_shared_and_what_was_calibrated_elsewhere_is_not_kept():
     assert fine.g.inner is pair.g
     known = fine.calibration
     assert known.noise_std == pair.noise_std
-    assert known.trust is known.corrections is known.family is known.interval_factor is None
-    with pytest.raises(dc.ConfigError, match="must have been calibrated"):
-        dc.trust(fine, torch.zeros(1, 1, 64, 64))
+    assert known.corrections is known.family is known.interval_factor is None
+    assert known.trust == pair.calibration.trust
 
 
 def test_a_map_conditioned_on_noise_is_told_that_restricting_averages_it():

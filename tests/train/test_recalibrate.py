@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.geometry import fit_trust
 from deceptron.train import tables
 
 GRID = 40
@@ -63,7 +64,7 @@ def test_corrections_are_there_and_help_off_the_family(recalibrated):
 
 def test_the_pair_that_was_given_stays_as_it_is(recalibrated, tmp_path):
     _, before, after, _ = recalibrated
-    assert before.calibration.trust is None
+    assert before.calibration.corrections is None
     assert after.g is before.g
     loaded = dc.load(dc.save(after, tmp_path / "pair"))
     assert loaded.calibration.trust == after.calibration.trust
@@ -124,6 +125,18 @@ def test_rows_without_an_answer_are_left_out(monkeypatch):
     assert 60 < after.calibration.rows < 120
     with pytest.raises(dc.ConfigError, match="seed must be an integer >= 0"):
         dc.recalibrate(pair, problem, seed=-1)
+
+
+def test_rows_that_a_pair_never_learned_are_not_made_familiar_by_recalibrating():
+    """Discs of allen-cahn-2d have edges as sharp as the grid: a pair of 32 fails at 40."""
+    pair = dc.load("allen-cahn-2d").at_grid(GRID)
+    problem = dc.problems.get("allen-cahn-2d", grid=GRID)
+    _, y = noisy(problem, 24, 5)
+    assert float(dc.trust(pair, y).flag.double().mean()) > 0.8
+    known = fit_trust(pair, y, pair.calibration.trust)
+    assert known == pair.calibration.trust
+    # Another problem, or noise that has no limits of its own, is fitted anew.
+    assert fit_trust(pair, y).parts != known.parts
 
 
 def test_answers_stay_within_the_bounds_of_the_new_problem():

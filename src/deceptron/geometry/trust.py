@@ -42,16 +42,23 @@ def trust(pair: Pair, y: Any) -> Trust:
             "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
         )
     parts = round_trips(pair, y)
-    z = _standardised(parts, limits.parts) / limits.limit
-    z = torch.where(z.isfinite(), z, torch.inf)
-    score, index = z.max(1)
+    score, index = _scores(parts, limits).max(1)
     names = list(parts)
     return Trust(score, score > 1, parts, [names[k] for k in index.tolist()])
 
 
-def fit_trust(pair: Pair, y: Float[Tensor, "B *y"]) -> TrustLimits:
-    """Limits from observations that are to be trusted; 5% of them are flagged."""
+def fit_trust(
+    pair: Pair, y: Float[Tensor, "B *y"], learned: TrustLimits | None = None
+) -> TrustLimits:
+    """Limits from observations that are to be trusted; 5% of them are flagged.
+
+    ``learned`` are limits of the data that the pair was trained on. If most of these observations
+    lie beyond them, they stay: what a pair has not learned is not familiar because there is a lot
+    of it.
+    """
     parts = round_trips(pair, y)
+    if learned is not None and float(_scores(parts, learned).amax(1).median()) > 1:
+        return learned
     found = {}
     for name, value in parts.items():
         logs = _logs(value)
@@ -87,6 +94,11 @@ def into_box(x: Float[Tensor, "B *x"], bounds: Bounds | None) -> Float[Tensor, "
     if bounds is None:
         return x
     return Box.parse(bounds, tuple(x.shape[1:]), x).project(x.flatten(1)).reshape(x.shape)
+
+
+def _scores(parts: Mapping[str, Tensor], limits: TrustLimits) -> Float[Tensor, "B parts"]:
+    z = _standardised(parts, limits.parts) / limits.limit
+    return torch.where(z.isfinite(), z, torch.inf)
 
 
 def _standardised(

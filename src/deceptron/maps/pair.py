@@ -197,9 +197,10 @@ class Deceptron(nn.Module):
         Its maps are asked on their own grid: fields are restricted to it and answers prolonged from
         it, by waves that respect the boundary where they are known (exact for fields that the
         coarser grid carries), by polynomials otherwise. What only the finer grid shows is left to
-        the solver with ``forward=``. Error bars, trust and corrections are of the old grid and do
-        not come along: ``dc.recalibrate`` finds them from a few hundred simulations. The noise
-        does, as the standard deviation of a sensor.
+        the solver with ``forward=``. Error bars and corrections are of the old grid and do not come
+        along: ``dc.recalibrate`` finds them from a few hundred simulations. The noise does, as the
+        standard deviation of a sensor, and so do the limits of ``dc.trust``: rows that the pair
+        fails on are flagged.
 
         Args:
             grid: points of each axis of x, or one number for each axis.

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.calibration import Calibration
+from deceptron.core.calibration import Calibration, TrustLimits
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
@@ -45,6 +45,7 @@ CALIBRATED_POINTS, SOLVED_POINTS, FEWEST_ROWS = 2**19, 2**18, 64
 MOST_UNKNOWNS = 2**16
 # Latents that a family is known by where nothing was trained.
 FAMILY_ROWS = 1024
+SAME_NOISE = 0.1
 # A linear estimate that is better than g by this share is where answers start.
 BETTER = 0.01
 # What correcting explained rows, or any on a doubtful surrogate, must lower the error of validation
@@ -127,7 +128,9 @@ def recalibrate(
 
     Returns:
         The pair with a new calibration and the bounds of the problem. The error of its surrogate is
-        measured, too, so its ``verdict`` is about the new problem.
+        measured, too, so its ``verdict`` is about the new problem. Limits of trust stay those of
+        the training where most of the new rows lie beyond them at the same noise: the pair has not
+        learned what it would need here, and its answers are flagged.
     """
     problem = get(problem) if isinstance(problem, str) else problem
     _check_noise(problem)
@@ -172,11 +175,20 @@ def _recalibrated(
     known = Calibration(noise_std=problem.noise_std, surrogate_error=error)
     # Latents that the pair was not trained on may lie outside of its bounds.
     other = pair.replaced(bounds=problem.bounds, calibration=known).train(pair.training)
-    return _calibrated(other, problem, _Rows(family, clean, x, y), MOST_UNKNOWNS, told)
+    rows = _Rows(family, clean, x, y)
+    # Round trips miss by the noise, too: limits of another noise say nothing here.
+    before, now = pair.noise_level or 0.0, other.noise_level or 0.0
+    learned = pair.calibration.trust if abs(now - before) < SAME_NOISE * now else None
+    return _calibrated(other, problem, rows, MOST_UNKNOWNS, told, learned)
 
 
 def _calibrated(
-    pair: Deceptron, problem: Problem, rows: _Rows, correction_limit: int, told: Told
+    pair: Deceptron,
+    problem: Problem,
+    rows: _Rows,
+    correction_limit: int,
+    told: Told,
+    learned: TrustLimits | None = None,
 ) -> Deceptron:
     told("error bars", 0.0)
     x, y, family = rows.x, rows.y, rows.family
@@ -187,7 +199,7 @@ def _calibrated(
         start=better_start(pair, x, y),
         family=family_of(family, corrections),
         observations=observations_of(pair.scaler.normalise(rows.observed)),
-        trust=fit_trust(pair, y),
+        trust=fit_trust(pair, y, learned),
         rows=len(x),
     )
     _calibrate_bars(pair, x, y)
