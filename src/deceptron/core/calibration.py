@@ -103,7 +103,9 @@ class Calibration:
                 "the truth (several x give one y?); max_iterations= corrects them all the same"
             )
         if ratio > 1:
-            return words + "too much to judge answers by, pass forward= to dc.solve"
+            return words + (
+                "too much to judge answers by, pass forward= to dc.solve or train on more rows"
+            )
         if self.doubtful(noise_level):
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="
