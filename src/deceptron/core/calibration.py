@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core import html
 from deceptron.core.bases import Basis, DiagonalGaussian, EigenBasis, GridBasis, as_kinds
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
@@ -96,7 +97,7 @@ class Calibration:
         if not noise_level:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
-        words = f"f errs by {ratio:.2g} times the noise: "
+        words = f"f errs by {html.brief(ratio)} times the noise: "
         if self.corrections is not None and self.corrections.keep[1]:
             return words + (
                 "answers are left at g(y), since corrections that explain the data lead away from "

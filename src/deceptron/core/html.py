@@ -58,6 +58,11 @@ def shape(extents: Sequence[int] | None) -> str:
     return "any shape" if extents is None else " × ".join(map(str, extents))
 
 
+def brief(value: float) -> str:
+    """To two digits, without an exponent where it is large."""
+    return f"{value:.2g}" if not abs(value) >= 99.5 else f"{float(f'{value:.2g}'):,.0f}"
+
+
 def number(value: float | Tensor) -> str:
     """One number, or how far many of them reach."""
     if not isinstance(value, Tensor):
