@@ -18,7 +18,8 @@ def solve(
     model: Annotated[
         str,
         typer.Argument(
-            help="A pair that ships, by the name of its problem (see `problems`), or a run folder."
+            help="A pair that ships, by the name of its problem (see `problems`), a run folder, or "
+            "a .safetensors file."
         ),
     ],
     observations: Annotated[
