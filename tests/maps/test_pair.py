@@ -147,7 +147,12 @@ def test_surrogate_error_is_what_training_noted():
     ("noise", "words"),
     [
         (None, "the noise it was trained for is not known"),
-        (0.1, "f errs by 2.5 times the noise: too much to judge answers by, pass forward="),
+        (
+            0.1,
+            "f errs by 2.5 times the noise: too much to judge answers by, pass forward= "
+            "to dc.solve or train on more rows",
+        ),
+        (0.002, "f errs by 120 times the noise"),
         (0.5, "f errs by 0.5 times the noise: pass forward= to dc.solve for better"),
         (2.5, "f errs by 0.1 times the noise: on data like the training data dc.solve does as"),
     ],

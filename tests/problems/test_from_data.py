@@ -132,3 +132,18 @@ def test_bad_data_are_named(change: Any, words: str) -> None:
     x, y = pairs()
     with pytest.raises(dc.DeceptronError, match=words):
         dc.problems.from_data(**{"x": x, "y": y, "noise_std": NOISE, **change(x, y)})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        ((0.0, 0.0), (1.0, 1.0), "0 to 1"),
+        ((-1.0, -300.0), (3.0, 500.0), "-1 to 3, -300 to 500"),
+        (tuple(float(-k) for k in range(9)), (2.0,) * 9, "low -8 to 0, by component; high 2"),
+    ],
+)
+def test_print_says_bounds_by_component(low: Any, high: Any, words: str) -> None:
+    x = torch.rand(30, len(low), generator=torch.Generator().manual_seed(0))
+    bounds = (torch.tensor(low), torch.tensor(high))
+    problem = dc.problems.from_data(x, x, bounds=bounds, noise_std=0.1)
+    assert f"  bounds of x: {words}" in str(problem).splitlines()

@@ -172,6 +172,17 @@ def test_a_first_row_that_goes_wrong_does_not_say_what_shape_the_others_have() -
     torch.testing.assert_close(y[1:], in_torch(x[1:]))
 
 
+def test_a_function_of_one_row_is_told_of_batched() -> None:
+    def one_row(x: Any) -> Any:
+        a, b = x
+        return np.array([a, b, a * b])
+
+    x = torch.rand(4, 2)
+    with pytest.warns(RuntimeWarning), pytest.raises(dc.SimulatorError, match="batched=False"):
+        wrap(one_row)(x)
+    assert wrap(one_row, batched=False)(x).shape == (4, 3)
+
+
 def test_a_simulator_that_never_worked_is_an_error_in_words() -> None:
     def broken(x: Any) -> Any:
         raise NameError("name 'nx' is not defined")

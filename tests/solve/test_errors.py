@@ -47,6 +47,11 @@ Y = torch.zeros(3, 6, dtype=torch.float64)
         ({"pair": PAIR.f}, dc.ConfigError, "method 'guarded' needs a pair with f and g"),
         ({"pair": PAIR.f, "method": "gn"}, dc.ConfigError, "x0 is required"),
         ({"pair": 3}, dc.ConfigError, "pair must have f and g or be callable; got int"),
+        (
+            {"pair": dc.problems.get("heat-1d")},
+            dc.ConfigError,
+            r"got Heat1D: dc\.train\(problem\) gives a pair, .* take problem\.simulate",
+        ),
     ],
 )
 def test_solve_refuses(change, error, words):

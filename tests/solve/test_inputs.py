@@ -188,6 +188,16 @@ def test_a_wrong_width_of_y_is_named_before_the_noise(noise):
         ({"noise_std": torch.ones(4, M)}, dc.ShapeError, "a row for each of its 5 rows"),
         ({"noise_std": [0.0] + [1.0] * 9}, dc.ConfigError, "must be > 0 in every component, or 0"),
         ({"forward": lambda x: None}, dc.ConfigError, "it returned NoneType"),
+        (
+            {"forward": lambda x: np.zeros((len(x), M))},
+            dc.ConfigError,
+            r"forward=dc\.simulators\.wrap",
+        ),
+        (
+            {"forward": lambda x: np.tanh(x[:, [0] * M].numpy())},
+            dc.ConfigError,
+            r"forward=dc\.simulators\.wrap",
+        ),
         ({"forward": lambda x: x[:, :1]}, dc.ShapeError, r"to \(5, 10\); it returned \(5, 1\)"),
         ({"forward": lambda x: x.new_zeros(1, 10)}, dc.ShapeError, r"it returned \(1, 10\)"),
         (

@@ -108,6 +108,22 @@ def test_a_pickle_has_everything(barred, used):
     torch.testing.assert_close(copy.history.residual, barred.history.residual, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.123, "; 0.12 s"), (47.3, "; 47 s"), (99.7, "; 100 s"), (1234.5, "; 1,200 s")],
+)
+def test_print_has_no_exponents(barred, seconds, words):
+    lines = str(replace(barred, seconds=seconds, over_noise=123.0 + 0 * barred.x[:, 0])).split("\n")
+    assert lines[-1].endswith(words)
+    assert lines[1].endswith("median residual 120 times the noise")
+
+
+def test_a_time_that_nobody_noted_is_not_printed(barred):
+    unknown = replace(barred, seconds=float("nan"))
+    assert str(unknown).endswith(f"forward runs {barred.cost.forward.median()}")
+    assert "nan" not in unknown._repr_html_()
+
+
 @pytest.mark.parametrize("kind", [".npz", ".zarr", ".h5"])
 def test_a_file_has_every_column(barred, kind, tmp_path):
     path = tmp_path / f"x{kind}"

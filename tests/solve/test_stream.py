@@ -179,14 +179,17 @@ def test_compressed_npz_with_one_array_of_any_name(tmp_path, instance):
 
 
 @pytest.mark.parametrize("header", [True, False])
-@pytest.mark.parametrize("between", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    ("between", "missing"), [(",", ""), (";", " "), ("\t", "n/a"), (",", "NA"), (" ", "nan")]
+)
+@pytest.mark.parametrize("row", [0, 3])
 def test_rows_of_text_are_numbers_and_an_empty_field_is_missing(
-    tmp_path, instance, header, between
+    tmp_path, instance, header, between, missing, row
 ):
     pair, y, _ = instance
     y = y.copy()
-    y[3, 2] = np.nan
-    lines = [between.join("" if np.isnan(v) else repr(float(v)) for v in row) for row in y]
+    y[row, 2] = np.nan
+    lines = [between.join(missing if np.isnan(v) else repr(float(v)) for v in row) for row in y]
     first = [between.join(f"sensor {k}" for k in range(y.shape[1]))] if header else []
     (tmp_path / "y.csv").write_text("\ufeff" + "\n".join([*first, *lines]) + "\n", "utf-8")
     solve_file(pair, tmp_path / "y.csv", tmp_path / "x.npy", chunk_rows=10, **SETTINGS)
@@ -197,7 +200,10 @@ def test_rows_of_text_are_numbers_and_an_empty_field_is_missing(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1,2\n3,x\n", "cannot be read: line 2: .*'x'"),
+        ("1,2\n3,x\n", "cannot be read: line 2: field 2 is 'x', which is not a number"),
+        ("1,oops\n3,4\n", "line 1 holds numbers and words \\('oops'\\)"),
+        ("0,1\n3.5,4.5\n", "line 1 counts 0, 1, 2, .* to_csv\\(header=False, index=False"),
+        (",0,1\n0,3.5,4.5\n", "line 1 counts 0, 1, 2"),
         ("1,2\n3\n", "cannot be read: line 2 has 1 fields, those before 2"),
         ("a,b\n", "one or more rows"),
     ],
@@ -324,7 +330,7 @@ def test_what_is_there_is_not_overwritten_by_accident(tmp_path, instance):
     source, result = tmp_path / "y.npy", tmp_path / "x.npy"
     np.save(source, y)
     result.write_bytes(b"precious")
-    with pytest.raises(dc.ConfigError, match="exists already"):
+    with pytest.raises(dc.ConfigError, match=r"exists already: .*overwrite=True \(--overwrite\)"):
         solve_file(pair, source, result, **SETTINGS)
     assert result.read_bytes() == b"precious"
     solve_file(pair, source, result, overwrite=True, **SETTINGS)
@@ -376,6 +382,7 @@ def test_other_refusals(tmp_path, instance):
     ("change", "words"),
     [
         ({"observations": 3}, "observations must be a path; got 3"),
+        ({"observations": torch.ones(99)}, r"observations must be a path; got .{1,40}$"),
         ({"result": None}, "result must be a path; got None"),
         ({"result": "x" * 300 + ".npy"}, "cannot write x.*: File name too long"),
         ({"array": None}, "array must be the name of an array; got None"),

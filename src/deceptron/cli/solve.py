@@ -18,7 +18,8 @@ def solve(
     model: Annotated[
         str,
         typer.Argument(
-            help="A pair that ships, by the name of its problem (see `problems`), or a run folder."
+            help="A pair that ships, by the name of its problem (see `problems`), a run folder, or "
+            "a .safetensors file."
         ),
     ],
     observations: Annotated[
@@ -124,6 +125,9 @@ def _tell(summary: FileSummary, output: Path) -> None:
     for sentence in told:
         say(sentence)
     if "forward=" in "".join(told):
-        say("(Here forward= is --simulator, and noise_std is --noise-std.)")
+        say(
+            "(Here forward= is --simulator, noise_std is --noise-std, and over_noise is a column "
+            "of the result.)"
+        )
     if output.suffix.lower() != ".npy":
         say(f"next: deceptron view {output}")

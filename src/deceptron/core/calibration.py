@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core import html
 from deceptron.core.bases import Basis, DiagonalGaussian, EigenBasis, GridBasis, as_kinds
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
@@ -96,14 +97,16 @@ class Calibration:
         if not noise_level:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
-        words = f"f errs by {ratio:.2g} times the noise: "
+        words = f"f errs by {html.brief(ratio)} times the noise: "
         if self.corrections is not None and self.corrections.keep[1]:
             return words + (
                 "answers are left at g(y), since corrections that explain the data lead away from "
                 "the truth (several x give one y?); max_iterations= corrects them all the same"
             )
         if ratio > 1:
-            return words + "too much to judge answers by, pass forward= to dc.solve"
+            return words + (
+                "too much to judge answers by, pass forward= to dc.solve or train on more rows"
+            )
         if self.doubtful(noise_level):
             return words + "pass forward= to dc.solve for better answers"
         return words + "on data like the training data dc.solve does as well without forward="

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import reprlib
 import secrets
 import shutil
 import stat
@@ -30,7 +31,7 @@ def as_path(name: str, value: Any) -> Path:
     try:
         return Path(value)
     except TypeError:
-        raise ConfigError(f"{name} must be a path; got {value!r}") from None
+        raise ConfigError(f"{name} must be a path; got {reprlib.repr(value)}") from None
 
 
 @contextmanager

@@ -8,8 +8,10 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
+_FEW = 4
 _TABLE = "border-collapse:collapse;color:inherit;background:transparent;margin:.3em 0"
 _CAPTION = "caption-side:top;text-align:left;font-weight:600;padding:.2em 0;color:inherit"
 _CELL = (
@@ -56,11 +58,29 @@ def shape(extents: Sequence[int] | None) -> str:
     return "any shape" if extents is None else " × ".join(map(str, extents))
 
 
+def brief(value: float) -> str:
+    """To two digits, without an exponent where it is large."""
+    return f"{value:.2g}" if not abs(value) >= 99.5 else f"{float(f'{value:.2g}'):,.0f}"
+
+
 def number(value: float | Tensor) -> str:
     """One number, or how far many of them reach."""
-    if not isinstance(value, Tensor) or value.numel() == 1:
+    if not isinstance(value, Tensor):
         return f"{float(value):g}"
+    if value.numel() and bool((value == value.flatten()[0]).all()):
+        return f"{float(value.flatten()[0]):g}"
     return f"{float(value.min()):.3g} to {float(value.max()):.3g}, by component"
+
+
+def ends(low: float | Tensor, high: float | Tensor) -> str:
+    """Of one range, of a few, or how far both sides of many reach."""
+    lows, highs = torch.broadcast_tensors(torch.as_tensor(low), torch.as_tensor(high))
+    both = torch.stack([lows.flatten(), highs.flatten()], dim=1)
+    if bool((both == both[0]).all()):
+        both = both[:1]
+    if len(both) > _FEW:
+        return f"low {number(lows)}; high {number(highs)}"
+    return ", ".join(f"{a:g} to {b:g}" for a, b in both.tolist())
 
 
 def _table(title: str, content: str) -> str:

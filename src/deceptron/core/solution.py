@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -107,7 +108,8 @@ class Solution:
     def interval(
         self, level: float = 0.9, *, samples: int = DRAWS
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
-        """Ends ``(low, high)`` of an interval for each component of ``x``, inside the bounds.
+        """Ends ``(low, high)`` of an interval for each component of ``x``, inside the bounds (of a
+        solution from a file, which does not know them, not cut off there).
 
         Args:
             level: the share of the true components that the intervals hold, on average, for data
@@ -239,7 +241,7 @@ class Solution:
             for s in Status
             if bool((self.status == s).any())
         )
-        return f"{title}\n  {self._share()}\n  {counts}; {self._work()}; {self.seconds:.2g} s"
+        return f"{title}\n  {self._share()}\n  {counts}; {self._work()}"
 
     def _repr_html_(self) -> str:
         """For notebooks: how the rows ended and why."""
@@ -259,7 +261,7 @@ class Solution:
             "data": self._share(),
             **ends,
             "residual": f"median {_typical(self.residual)}, normalised units",
-            "work": f"{self._work()}; {self.seconds:.2g} s for all rows",
+            "work": self._work(),
             "error bars": "none: the pair is not calibrated"
             if self.error_bars is None
             else ".std, .interval(), .posterior()",
@@ -270,7 +272,9 @@ class Solution:
 
     def _work(self) -> str:
         steps, runs = torch.median(self.iterations), torch.median(self.cost.forward)
-        return f"median iterations {steps.item()}, forward runs {runs.item()}"
+        words = f"median iterations {steps.item()}, forward runs {runs.item()}"
+        # A file solve does not note the time of its rows.
+        return words if math.isnan(self.seconds) else f"{words}; {html.brief(self.seconds)} s"
 
     def _share(self) -> str:
         known = self.over_noise.isfinite()
@@ -280,7 +284,8 @@ class Solution:
             return f"noise not known, median residual {_typical(self.residual)}"
         part = float(self.explained.double().mean())
         typical = float(self.over_noise[known].median())
-        return f"{part:.0%} explained to the noise, median residual {typical:.2g} times the noise"
+        share = f"{part:.0%} explained to the noise"
+        return f"{share}, median residual {html.brief(typical)} times the noise"
 
     def __len__(self) -> int:
         return len(self.x)

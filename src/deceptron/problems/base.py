@@ -188,7 +188,7 @@ class Problem(ABC):
             **({"equation": self.equation} if self.equation else {}),
             "latent x": html.shape(self.x_shape),
             "observation y": html.shape(self.y_shape),
-            "bounds of x": " to ".join(map(html.number, self.bounds)),
+            "bounds of x": html.ends(*self.bounds),
             "noise of y": html.number(self.noise_std),
             "rows": f"{self.train_count} to train on, {self.val_count} to validate",
             "derivatives": derivatives,

@@ -49,5 +49,12 @@ def wrap(
         engine = Processes(workers, batched=batched)
     name = getattr(value, "__name__", type(value).__name__)
     return Simulator(
-        f"wrap({name})", engine, value=value, vjp=vjp, jvp=jvp, accuracy=accuracy, scale=scale
+        f"wrap({name})",
+        engine,
+        value=value,
+        vjp=vjp,
+        jvp=jvp,
+        accuracy=accuracy,
+        scale=scale,
+        advice=". Functions of one row need batched=False" if batched else "",
     )

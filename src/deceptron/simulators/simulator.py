@@ -74,8 +74,10 @@ class Simulator:
         accuracy: float = 1e-14,
         scale: float = 1.0,
         y_shape: tuple[int, ...] | None = None,
+        advice: str = "",
     ) -> None:
         self._engine = engine
+        self._advice = advice  # for when no row has ever had an answer
         self._value, self._vjp, self._jvp = value, vjp, jvp
         check_range("accuracy", accuracy, low=0.0, high=1.0, open_low=True, open_high=True)
         check_range("scale", scale, low=0.0, high=np.inf, open_low=True, open_high=True)
@@ -191,7 +193,7 @@ class Simulator:
             row, why = next(iter(failed.items()))
             raise SimulatorError(
                 f"{kind} of {self.name} has failed on every row so far, {len(failed)} of them, so "
-                f"even the shape of its output is not known; row {row}: {why}"
+                f"even the shape of its output is not known; row {row}: {why}{self._advice}"
             )
         if kind == "value":
             self._y_shape = rows.shape[1:]

@@ -74,7 +74,7 @@ def _by_halves(
     if not isinstance(y, Tensor):
         raise ConfigError(
             f"forward must return a tensor of observations; it returned {type(y).__name__}. "
-            "If it gives NumPy values, pass differentiable=False"
+            "If it works in NumPy, pass forward=dc.simulators.wrap(...)"
         )
     if tuple(y.shape) != (len(x), *y_shape):
         raise ShapeError(

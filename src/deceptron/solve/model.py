@@ -294,7 +294,8 @@ def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _no_graph() -> ConfigError:
     return ConfigError(
-        "f must be differentiable by torch for this method: its output carries no graph (a NumPy "
-        "or external simulator?). Pass it as forward=... with differentiable=False and a pair "
-        "whose f lends its derivatives; one-shot and wiener need none"
+        "f must be differentiable by torch for this method: its output carries no graph. Wrap "
+        "NumPy or external code, forward=dc.simulators.wrap(...), beside a pair whose f lends its "
+        "derivatives; for torch code without derivatives pass differentiable=False. one-shot and "
+        "wiener need none"
     )

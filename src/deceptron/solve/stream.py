@@ -344,7 +344,9 @@ def _check_result(result: Path, overwrite: bool) -> Path:
 
 
 def _exists(result: Path) -> ConfigError:
-    return ConfigError(f"result {result} exists already; choose another name or overwrite it")
+    return ConfigError(
+        f"result {result} exists already: choose another name, or overwrite=True (--overwrite)"
+    )
 
 
 def _by_row(noise_std: Any, rows: Rows) -> bool:

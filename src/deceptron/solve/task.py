@@ -60,9 +60,12 @@ class Known:
         if f is None or g is None:
             f, g = (pair if callable(pair) else None), None
         if f is None:
-            loads = ": dc.load(...) gives a pair" if isinstance(pair, (str, PathLike)) else ""
+            instead = ": dc.load(...) gives a pair" if isinstance(pair, (str, PathLike)) else ""
+            if hasattr(pair, "simulate"):
+                instead = ": dc.train(problem) gives a pair, and the classical methods take "
+                instead += "problem.simulate"
             raise ConfigError(
-                f"pair must have f and g or be callable; got {type(pair).__name__}{loads}"
+                f"pair must have f and g or be callable; got {type(pair).__name__}{instead}"
             )
         return Known(
             f=in_evaluation(f),
