@@ -7,6 +7,7 @@ unpickles, follows a link to another file, or takes memory because a header says
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
@@ -34,6 +35,8 @@ _PIECE = 2**24
 _PACKED, _MISSING = {"scale_factor", "add_offset"}, {"_FillValue", "missing_value"}
 _ZARR_NOTES = ("zarr.json", ".zarray", ".zmetadata")
 _LARGEST_NOTE = 2**24
+# What stands in text for a sensor that is missing, beside "nan".
+_ABSENT = ("", "NA")
 _LARGEST = 2**30  # bytes of one row, or of one stored chunk, which is decoded whole
 
 
@@ -253,31 +256,74 @@ def _csv(source: Source, stack: ExitStack) -> Rows:
 
 
 def _table(path: Path) -> Array:
-    """A row a line, between commas, semicolons or tabs; a first line of words is a header, and an
-    empty field a sensor that is missing.
+    """A row a line, between commas, semicolons, tabs or blanks; a first line without a number is a
+    header, and an empty field, or NA, a sensor that is missing.
     """
     if path.stat().st_size > _LARGEST:
         raise ConfigError(
             f"observations: {path.name} must be at most 1 GiB of text: save it as .npy"
         )
     rows: list[Array] = []
-    with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                between = next((mark for mark in (",", ";", "\t") if mark in line), ",")
-            if not line.strip():
+    empty = 0
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        first, second = file.readline(), file.readline()
+        # The second is no header. Beside another mark a comma is that of a decimal, and refused.
+        marks = (mark for line in (second, first) for mark in (";", "\t", ",") if mark in line)
+        between = next(marks, None)
+        file.seek(0)
+        lines = (line.split() for line in file)
+        for number, fields in enumerate(csv.reader(file, delimiter=between) if between else lines):
+            if not any(field.strip() for field in fields) and len(fields) < 2:
+                empty += 1
                 continue
-            fields = line.rstrip("\r\n").split(between)
+            if number == 0 and _is_header(fields):
+                continue
             try:
-                rows.append(np.array([float(field.strip() or "nan") for field in fields]))
+                row = np.array([_number(field) for field in fields])
             except ValueError as error:
-                if number == 1:
-                    continue
-                raise ValueError(f"line {number}: {error}") from None
-            if len(rows[-1]) != len(rows[0]):
-                words = f"line {number} has {len(rows[-1])} fields, those before {len(rows[0])}"
+                raise ValueError(f"line {number + 1}: {error}") from None
+            if rows and len(row) != len(rows[0]):
+                words = f"line {number + 1} has {len(row)} fields, those before {len(rows[0])}"
                 raise ValueError(words)
+            if len(row) == 1:
+                # Of one sensor an empty line is one that is missing, if others follow.
+                rows += [np.array([np.nan])] * empty
+            rows.append(row)
+            empty = 0
     return np.array(rows)
+
+
+def _text(field: str) -> str:
+    return field.strip().strip('"')
+
+
+def _number(field: str) -> float:
+    text = _text(field)
+    return math.nan if text in _ABSENT else float(text)
+
+
+def _is_header(fields: list[str]) -> bool:
+    """Names, or a comment. One number among them is none: a row with a mistake must not get lost.
+
+    A data frame without names writes 0, 1, 2, ... there, which would be an observation more.
+    """
+    if fields[0].lstrip().startswith("#"):
+        return True
+    texts = [text for field in fields if (text := _text(field)) not in _ABSENT]
+    if len(fields) > 2 and texts == [str(k) for k in range(len(fields))]:
+        raise ValueError(
+            f"line 1 is 0, 1, ..., {len(fields) - 1}: leave it out or give names if it is a "
+            "header, write 0.0 if it is an observation"
+        )
+    return bool(texts) and not any(map(_is_number, texts))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _hdf5(source: Source, stack: ExitStack) -> Rows:
