@@ -75,6 +75,27 @@ def test_the_surrogate_fills_what_the_covariance_cannot():
     assert torch.equal(cost.g, elsewhere.g)
 
 
+def test_a_linear_start_is_the_best_linear_estimate_from_the_sensors_that_are_left():
+    """In closed form. A surrogate that errs has nothing to add: it led rows away."""
+    case, covariance = known_family()
+    _, y = case.observe(64)
+    kept = torch.arange(M) % 2 == 0
+    gappy = torch.where(kept, y, torch.nan)
+    known = case.pair.calibration
+    corrections = replace(known.corrections, keep=(True, True))
+    pair = SimpleNamespace(
+        f=lambda x: 3 * case.pair.f(x),
+        g=case.pair.g,
+        wiener=case.pair.g,
+        calibration=replace(known, start="wiener", corrections=corrections),
+    )
+    best = conditional_mean(case, covariance, y, kept)
+    for forward in (None, case.pair.f):
+        solution = dc.solve(pair, gappy, noise_std=NOISE, forward=forward)
+        torch.testing.assert_close(solution.x, best, rtol=0, atol=1e-4)
+        assert bool((solution.cost.evaluations == 1).all())
+
+
 def test_rows_without_gaps_do_not_pay_for_their_neighbours():
     case, _ = known_family(knows_data=False)
     _, y = case.observe(4)

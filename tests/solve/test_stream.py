@@ -12,6 +12,7 @@ import zarr
 
 import deceptron as dc
 from deceptron.solve import solve_file
+from deceptron.solve.files import source
 from tests.solve.pairs import fitted_mlp_pair
 
 # Few iterations: after many, x_t equals g(y*) to round-off, and round-off decides what stalls.
@@ -206,12 +207,31 @@ def test_rows_of_text_are_numbers_and_an_empty_field_is_missing(
         (",0,1\n0,3.5,4.5\n", "line 1 counts 0, 1, 2"),
         ("1,2\n3\n", "cannot be read: line 2 has 1 fields, those before 2"),
         ("a,b\n", "one or more rows"),
+        ("0,5;1,5\n0,7;1,8\n", "cannot be read: line 2: .*'0,7'"),
     ],
 )
 def test_text_that_is_no_table_is_named(tmp_path, instance, text, words):
     (tmp_path / "y.csv").write_text(text)
     with pytest.raises(dc.DeceptronError, match=words):
         solve_file(instance[0], tmp_path / "y.csv", tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("NA,2\n3,4\n", [[np.nan, 2], [3, 4]]),
+        ('"left","right, up"\n"1",2\n3,"NA"\n', [[1, 2], [3, np.nan]]),
+        ("# by hand\n1;2\n3;4\n\n", [[1, 2], [3, 4]]),
+        ("1.0 2.0\n3.0   4.0\n", [[1, 2], [3, 4]]),
+        (",\n3,4\n", [[np.nan, np.nan], [3, 4]]),
+        ("depth\n\n1\n\n2\n\n", [[np.nan], [1], [np.nan], [2]]),
+        ('"depth, m"\n1\n""\n2\n', [[1], [np.nan], [2]]),
+    ],
+)
+def test_no_row_of_text_gets_lost(tmp_path, text, rows):
+    (tmp_path / "y.csv").write_text(text)
+    with source(tmp_path / "y.csv", "y").opened() as found:
+        np.testing.assert_array_equal(found[slice(0, 9)], rows)
 
 
 def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.files import as_path, cannot_write, replacing
+from deceptron.solve.text import read_table
 
 Array = npt.NDArray[Any]
 SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc", ".csv")
@@ -34,7 +35,6 @@ _PIECE = 2**24
 _PACKED, _MISSING = {"scale_factor", "add_offset"}, {"_FillValue", "missing_value"}
 _ZARR_NOTES = ("zarr.json", ".zarray", ".zmetadata")
 _LARGEST_NOTE = 2**24
-_NOTHING = ("", "na", "n/a", "null", "none")  # in a table of text, a sensor that is missing
 _LARGEST = 2**30  # bytes of one row, or of one stored chunk, which is decoded whole
 
 
@@ -69,7 +69,7 @@ class Source:
         plain = replace(self, path=folder / "observations.npy")
         if suffix == ".csv":
             with _reading(self.path):
-                table = _table(self.path)
+                table = read_table(self.path)
             with replacing(plain.path) as temporary, open(temporary, "wb") as target:
                 np.save(target, table)
             return plain
@@ -250,72 +250,11 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any, offset: int, end: in
 
 
 def _csv(source: Source, stack: ExitStack) -> Rows:
-    return Rows(source.path, _table(source.path))
-
-
-def _table(path: Path) -> Array:
-    """A row a line, between commas, semicolons, tabs or blanks; a first line of words is a header,
-    and an empty field, or one of ``_NOTHING``, a sensor that is missing.
-    """
-    if path.stat().st_size > _LARGEST:
+    if source.path.stat().st_size > _LARGEST:
         raise ConfigError(
-            f"observations: {path.name} must be at most 1 GiB of text: save it as .npy"
+            f"observations: {source.path.name} must be at most 1 GiB of text: save it as .npy"
         )
-    rows: list[Array] = []
-    between, first = None, True
-    with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            if first:
-                between = next((mark for mark in (",", ";", "\t") if mark in line), None)
-            fields = [field.strip() for field in line.rstrip("\r\n").split(between)]
-            values = [_number(field) for field in fields]
-            header, first = first and _is_header(fields, values, number, between), False
-            if header:
-                continue
-            if None in values:
-                place = values.index(None)
-                words = f"field {place + 1} is {fields[place][:40]!r}, which is not a number"
-                raise ValueError(f"line {number}: {words}")
-            rows.append(np.array(values, dtype=float))
-            if len(rows[-1]) != len(rows[0]):
-                words = f"line {number} has {len(rows[-1])} fields, those before {len(rows[0])}"
-                raise ValueError(words)
-    return np.array(rows)
-
-
-def _number(field: str) -> float | None:
-    if field.lower() in _NOTHING:
-        return math.nan
-    try:
-        return float(field)
-    except ValueError:
-        return None
-
-
-def _is_header(
-    fields: list[str], values: list[float | None], number: int, between: str | None
-) -> bool:
-    """Whether the first line is names. A row must be neither lost nor made of a header."""
-    named = [value is None for value in values]
-    if all(named) or (between is None and named[0]):
-        return True
-    numbers = [value for value in values if value is not None and not math.isnan(value)]
-    if any(named) and numbers:
-        word = fields[named.index(True)][:40]
-        raise ValueError(
-            f"line {number} holds numbers and words ({word!r}): a header names every column in "
-            "words, and a sensor that is missing is an empty field or NaN"
-        )
-    counted = fields[1:] if not fields[0] else fields
-    if len(counted) > 1 and counted == [str(k) for k in range(len(counted))]:
-        raise ValueError(
-            f"line {number} counts 0, 1, 2, ...: if that is a header, as pandas writes it, leave "
-            "it out with to_csv(header=False, index=False); if it was measured, put a line of "
-            "names above it"
-        )
-    return any(named)
+    return Rows(source.path, read_table(source.path))
 
 
 def _hdf5(source: Source, stack: ExitStack) -> Rows:

@@ -6,6 +6,9 @@ few sensors are left. If such a start does not explain the sensors that are ther
 filled by f(x), with x the most plausible latent of the family given those sensors. The reverse map
 then turns the full row into an answer, as it always does: it knows more of the family than its
 covariance. All of it is passes through f, none through a simulator.
+
+The linear estimate knows no more than covariances. With these filled it is the best linear estimate
+from the sensors that are left, E[x | seen] = E[E[x | all] | seen], and stays where it is.
 """
 
 from __future__ import annotations
@@ -33,9 +36,11 @@ STEPS, PRODUCTS, ACCURACY, PROGRESS = 6, 60, 0.03, 0.01
 
 def with_gaps_filled(task: Task, model: Model) -> Task:
     """The task with better starts where there are any; ``model`` is charged for them."""
-    family, noise = task.known.calibration.family, task.believed_noise
-    observed = task.objective.observed
+    calibration, noise = task.known.calibration, task.believed_noise
+    family, observed = calibration.family, task.objective.observed
     if observed is None or family is None or noise is None:
+        return task
+    if task.linear_start and calibration.observations is not None:
         return task
     missing = observed == 0
     share = missing.double().mean(1)
