@@ -40,6 +40,43 @@ def test_every_row_is_in_one_split_and_keeps_its_partner() -> None:
     assert not torch.equal(other.dataset(seed=7, dtype=torch.float64).test.x, data.test.x)
 
 
+@pytest.mark.parametrize("often", [2, 5])
+def test_a_latent_that_was_measured_more_than_once_is_in_one_split(often: int) -> None:
+    x, y = pairs(400 // often)
+    x, y = np.tile(x, (often, 1)), np.tile(y, (often, 1))
+    problem = dc.problems.from_data(x, y, bounds=(0.0, 1.0), noise_std=NOISE)
+    data = problem.dataset(seed=7, dtype=torch.float64)
+    splits = [data.train, data.val, data.test]
+    assert [len(split) for split in splits] == [320, 40, 40]
+    latents = [{tuple(row) for row in split.x.tolist()} for split in splits]
+    assert sum(map(len, latents)) == len(set.union(*latents)) == 400 // often
+
+
+def test_latents_that_fill_a_split_alone_are_trained_on() -> None:
+    x, y = pairs(400)
+    x[100:] = x[100]
+    data = dc.problems.from_data(x, y, noise_std=NOISE).dataset(seed=7, dtype=torch.float64)
+    assert [len(split) for split in (data.train, data.val, data.test)] == [320, 40, 40]
+    # So few different ones that rows to come can only be more of the same.
+    x = x[np.arange(400) % 5]
+    few = dc.problems.from_data(x, y, noise_std=NOISE).dataset(seed=7, dtype=torch.float64)
+    assert len(few.train.x.unique(dim=0)) == len(few.test.x.unique(dim=0)) == 5
+
+
+def test_measuring_twice_tells_the_noise() -> None:
+    """Of a function that no smooth one is near. Copies of rows tell nothing about it."""
+    random = np.random.default_rng(0)
+    x = np.tile(random.uniform(size=(800, 3)), (2, 1))
+    y = np.sin(1e4 * x @ MATRIX.T) + NOISE * random.normal(size=(1600, 6))
+    noise = dc.problems.from_data(x, y).noise_std
+    # From 640 differences, to 2.8%.
+    np.testing.assert_allclose(np.asarray(noise), NOISE, rtol=0.15)
+    x, y = pairs(200)
+    once = dc.problems.from_data(x, y).noise_std
+    copied = dc.problems.from_data(np.tile(x, (3, 1)), np.tile(y, (3, 1))).noise_std
+    np.testing.assert_allclose(np.asarray(copied), np.asarray(once), rtol=0.3)
+
+
 def test_noise_free_pairs_get_noise_where_others_do() -> None:
     x, y = pairs(noise=0.0)
     problem = dc.problems.from_data(x, y, noise_std=0.1, noisy=False)

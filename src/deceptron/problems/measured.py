@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core.arrays import real_tensor
@@ -143,9 +143,8 @@ def make_measured(
     for argument, share in (("val_share", val_share), ("test_share", test_share)):
         check_range(argument, share, low=0.0, high=0.4, open_low=True)
     generator = Generator().manual_seed(check_count("seed", seed, low=0))
-    order = torch.randperm(len(x), generator=generator)
     val, test = (max(2, round(share * len(x))) for share in (val_share, test_share))
-    parts = order.split([test, val, len(x) - val - test])
+    parts = _parts(x, test, val, generator)
     names = ("test", "val", "train")
     splits = {part: Split(x[k], y[k]) for part, k in zip(names, parts, strict=True)}
     if noise_std is None:
@@ -158,8 +157,8 @@ def make_measured(
         noisy=noisy,
         **fields,
         train_count=len(splits["train"]),
-        val_count=val,
-        test_count=test,
+        val_count=len(splits["val"]),
+        test_count=len(splits["test"]),
     )
     box = Box.parse(problem.bounds, problem.x_shape, x)
     outside = (box.project(x.flatten(1)) != x.flatten(1)).any(1)
@@ -169,6 +168,36 @@ def make_measured(
             f"row {int(outside.nonzero()[0])} for one"
         )
     return problem
+
+
+def _parts(
+    x: Float[Tensor, "N *x"], test: int, val: int, generator: Generator
+) -> tuple[Int[Tensor, " k"], ...]:
+    """Places of the test rows, of so many validation rows, and of the others, at random.
+
+    Rows of one latent, measured more than once, stay together, and parts are as much larger as that
+    takes: a network that has seen a latent errs less there than elsewhere, and validation rows must
+    not be told. Of fewer different latents than make a data set nothing can be learned about
+    others, and rows are as good as those to come.
+    """
+    order = torch.randperm(len(x), generator=generator)
+    _, latent, counts = x.flatten(1).unique(dim=0, return_inverse=True, return_counts=True)
+    if FEWEST_ROWS <= len(counts) < len(x):
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(x))
+        first = torch.full_like(counts, len(x)).scatter_reduce(0, latent, places, "amin")
+        # Those that would fill a part alone are learned from.
+        first = first + len(x) * (counts > min(test, val))
+        together = order[first[latent[order]].argsort(stable=True)]
+        own = latent[together]
+        ends = (own[1:] != own[:-1]).nonzero().flatten() + 1
+        last = int(torch.searchsorted(ends, test))
+        if last < len(ends):
+            tested = int(ends[last])
+            last = int(torch.searchsorted(ends, tested + val))
+            if last < len(ends):
+                return together.tensor_split([tested, int(ends[last])])
+    return order.tensor_split([test, test + val])
 
 
 def _rows(argument: str, value: Any) -> Tensor:
