@@ -117,8 +117,8 @@ class Provider:
 
     def _run(self, key: ModelKey) -> Path:
         """Where a run is trained."""
-        place = list(self._places(key))[-1].parent
-        return self.scratch / place.name if self.policy == "smoke" else place
+        smoke = self.policy == "smoke"
+        return self.scratch / key.slug if smoke else list(self._places(key))[-1].parent
 
 
 def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
