@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from deceptron.core import html
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box, sides
-from deceptron.core.checks import check_choice, check_count, check_range, check_rows
+from deceptron.core.checks import check_choice, check_count, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.problems.dataset import Dataset
 from deceptron.problems.fields import BLOCK, draw_in_blocks
@@ -146,7 +146,7 @@ class Problem(ABC):
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """Train, val, test, shifted and extreme sets and their scaler; made when asked for."""
-        return Dataset(self, check_count("seed", seed, low=0), dtype)
+        return Dataset(self, check_seed(seed), dtype)
 
     @cached_property
     def prior(self) -> Prior:

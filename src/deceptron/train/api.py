@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from deceptron.core.checks import check_count, check_device, check_dtype, check_flags, check_range
+from deceptron.core.checks import check_device, check_dtype, check_flags, check_range, check_seed
 from deceptron.core.errors import ConfigError
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
@@ -76,7 +76,7 @@ def train(
     if not isinstance(problem, Problem):
         raise ConfigError(f"problem must be a name or a Problem; got {type(problem).__name__}")
     recipe = preset if isinstance(preset, Recipe) else preset_recipe(problem, preset)
-    check_count("seed", seed, low=0)
+    check_seed(seed)
     check_dtype(dtype)
     check_flags(jcp=jcp, both=both, resume=resume, progress=progress, tensorboard=tensorboard)
     check_range("checkpoint_seconds", checkpoint_seconds, low=0.0)

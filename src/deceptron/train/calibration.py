@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.calibration import Calibration
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -143,7 +143,7 @@ def recalibrate(
                 f"got {wanted}: pair.at_grid(...) brings a pair to another grid"
             )
     check_count("simulations", simulations, low=2)
-    check_count("seed", seed, low=0)
+    check_seed(seed)
     with calibrating(is_shown(progress)) as told:
         return _recalibrated(pair, problem, simulations, seed, told)
 
