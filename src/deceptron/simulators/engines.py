@@ -9,8 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -29,6 +27,7 @@ import torch
 from deceptron.core.arrays import real_array
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, SimulatorError, in_words
+from deceptron.core.processes import follow_parent
 
 Array: TypeAlias = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Any]
@@ -259,12 +258,4 @@ def _one_thread_each() -> Iterator[None]:
 
 def _settle() -> None:
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    follow_parent()
