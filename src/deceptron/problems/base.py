@@ -270,7 +270,10 @@ F = TypeVar("F", bound=Family)
 
 @dataclass(frozen=True, kw_only=True)
 class SampledProblem(Problem, Generic[F]):
-    """A problem on a grid whose three families follow one recipe with other numbers."""
+    """A problem on a grid whose three families follow one recipe with other numbers.
+
+    Latents and observations are fields in the plane, of one channel, unless it says otherwise.
+    """
 
     grid: int
     latents: F
@@ -284,6 +287,16 @@ class SampledProblem(Problem, Generic[F]):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
         super().__post_init__()
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """One channel on the grid."""
+        return (1, self.grid, self.grid)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """The same grid as the latent."""
+        return self.x_shape
 
     def noise_factor(self, family: str) -> float:
         """What the noise of this family's test set is multiplied by."""

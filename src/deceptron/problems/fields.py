@@ -92,11 +92,11 @@ def periodic_field(
 
 
 @constant
-def band_amplitude(n: int, cutoff: float, sharpness: float = 4.0) -> Float[Tensor, "n half"]:
-    """Filter exp(-(|k| / cutoff)^sharpness / 2) without k = 0, scaled to unit variance."""
+def band_amplitude(n: int, cutoff: float) -> Float[Tensor, "n half"]:
+    """Filter exp(-(|k| / cutoff)^4 / 2) without k = 0, scaled to unit variance."""
     first, second = wavenumbers(n, torch.float64, CPU)
     radius = torch.hypot(first.expand(n, second.shape[1]), second.expand(n, second.shape[1]))
-    amplitude = torch.exp(-0.5 * (radius / cutoff) ** sharpness)
+    amplitude = torch.exp(-0.5 * (radius / cutoff) ** 4.0)
     amplitude[0, 0] = 0
     return amplitude / torch.sqrt(spectrum_variance(amplitude**2))
 

@@ -87,11 +87,6 @@ class Heat(SampledProblem[ModeFamily]):
         cube = (self.grid,) * self.dimension
         return cube if self.dimension == 1 else (1, *cube)
 
-    @property
-    def y_shape(self) -> tuple[int, ...]:
-        """The same grid as the latent."""
-        return self.x_shape
-
     def evolve(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
         """The temperature at the final time, before the sensor."""
         decay_time = self.diffusivity * self.time
