@@ -81,7 +81,6 @@ def calibrate(
     problem: Problem,
     data: Dataset,
     *,
-    rows: int = ROWS,
     correction_limit: int = MOST_UNKNOWNS,
     told: Told = lambda what, share: None,
 ) -> Deceptron:
@@ -94,7 +93,7 @@ def calibrate(
     """
     _check_noise(problem)
     like = pair.scaler.scale
-    most = _within(rows, CALIBRATED_POINTS, data.val.x)
+    most = _within(ROWS, CALIBRATED_POINTS, data.val.x)
     x, clean = (part[:most].to(like) for part in (data.val.x, data.val.y))
     if len(x) < 2:
         raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
