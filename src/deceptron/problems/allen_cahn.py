@@ -11,9 +11,10 @@ from torch import Generator, Tensor
 
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_range
+from deceptron.core.constants import constant
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, discs, normal, present, uniform
-from deceptron.problems.grids import constant, periodic_points, time_steps, wavenumbers
+from deceptron.problems.grids import periodic_points, time_steps, wavenumbers
 from deceptron.problems.linear import linear
 from deceptron.problems.time_loops import run
 

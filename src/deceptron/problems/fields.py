@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from deceptron.problems.grids import cell_centres, constant, wavenumbers
+from deceptron.core.constants import constant
+from deceptron.problems.grids import cell_centres, wavenumbers
 
 # Rows are drawn and computed in blocks of this fixed size: a matrix product may round one row
 # differently when it has other company, and torch.randn fills its tail differently.

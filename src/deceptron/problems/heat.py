@@ -12,12 +12,12 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core.checks import check_count, check_range
+from deceptron.core.constants import constant
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, gaussian_bumps, min_max, normal, uniform
 from deceptron.problems.grids import (
     along_axes,
-    constant,
     interior_points,
     neighbour_sum,
     sine_basis,
