@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import deceptron as dc
+from benchmarks.quality import Quality, assess
 from benchmarks.standard import INSTANCES, trained
 from deceptron.maps import Wiener
-from deceptron.study import Measurement, Quality, assess, measure
+from deceptron.study import Measurement, measure
 from deceptron.train import calibrate
 
 SEED = 7

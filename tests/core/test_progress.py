@@ -7,8 +7,9 @@ from deceptron.core.progress import progress
 from deceptron.train.watch import watchers
 
 
-def test_a_log_gets_a_line_now_and_then(capsys):
-    with progress("solving", every=0.0) as show:
+def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr("deceptron.core.progress.LINE", 0.0)
+    with progress("solving") as show:
         show(0, None, "")
         show(5, 10, "pass 3")
         show(10, 10, "")
@@ -38,6 +39,16 @@ def test_work_that_is_soon_done_is_silent_in_a_log(capsys):
         for done in range(100):
             show(done, 100, "")
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_was_told_of_is_told_to_the_end(monkeypatch, capsys):
+    clock = iter([0.0, 1.0, 31.0, 32.0])
+    monkeypatch.setattr("deceptron.core.progress.time", SimpleNamespace(monotonic=clock.__next__))
+    with progress("solving") as show:
+        for done in (1, 9, 10):
+            show(done, 10, "")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["solving: 9 of 10 rows, 31 s, about 3 s left", "solving: 10 of 10 rows, 32 s"]
 
 
 def test_a_terminal_gets_a_bar(monkeypatch, capsys):

@@ -92,6 +92,8 @@ def test_mistakes_are_named(heat):
         dc.compare(pair, y, metods=["lm"])
     with pytest.raises(dc.ShapeError, match="truth must have the shape"):
         dc.compare(pair, y, truth=x[:1], methods=["one-shot"])
+    with pytest.raises(dc.ConfigError, match="at most 32 rows to draw; got 40"):
+        dc.compare(pair, y, methods=["one-shot"]).plot(rows=[0] * 40)
 
 
 def test_fields_have_a_column_a_method():

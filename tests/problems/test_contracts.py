@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 import deceptron as dc
 from deceptron.core.differentiate import jvp
@@ -199,6 +200,19 @@ def test_derivatives_survive_a_first_use_in_inference_mode(name: str) -> None:
     x = draw(problem, 1).requires_grad_()
     (gradient,) = torch.autograd.grad(problem.simulate(x).sum(), x)
     assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_survive_a_first_use_within_a_transform(name: str) -> None:
+    problem = small(name, grid=18)
+    x = draw(problem, 1)
+
+    def gradient(z: Tensor) -> Tensor:
+        return torch.func.grad(lambda rows: problem.simulate(rows).square().sum())(z)
+
+    _, curved = torch.func.jvp(gradient, (x,), (torch.ones_like(x),))
+    assert bool(curved.isfinite().all())
+    assert bool(gradient(x).isfinite().all())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.plot import plot_problem
 from deceptron.problems.heat import ModeFamily
+from deceptron.study import run_demo
 from tests.problems.small import NAMES, draw, generator, small
 
 
@@ -22,6 +24,20 @@ def test_unknown_field_suggests() -> None:
         dc.problems.get("navier-stokes-2d", viscositi=1.0)
     with pytest.raises(dc.ConfigError, match="differentiable"):
         dc.problems.get("heat-1d", differentiable=False)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**62, 10**20])
+def test_seeds_that_no_generator_takes_are_refused(seed: int) -> None:
+    problem, x = dc.problems.get("heat-1d"), torch.arange(40.0)[:, None]
+    for use in (
+        lambda: dc.problems.verify(problem, seed=seed),
+        lambda: dc.problems.from_data(x, 2 * x, noise_std=0.1, seed=seed),
+        lambda: problem.dataset(seed),
+        lambda: plot_problem(problem, seed=seed),
+        lambda: run_demo("heat-1d", seed=seed),
+    ):
+        with pytest.raises(dc.ConfigError, match="seed must be"):
+            use()
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,12 @@ def test_a_block_refuses_what_is_not_there(change, words):
         tiny(**change)
 
 
-def test_a_cell_in_two_blocks_is_refused():
+def test_a_cell_that_comes_twice_is_refused():
     block = tiny().blocks[0]
-    with pytest.raises(dc.ConfigError, match=r"heat-1d, test, standard, 7, d-ipg.* in two blocks"):
+    with pytest.raises(dc.ConfigError, match=r"heat-1d, test, standard, 7, d-ipg.* twice"):
         Study(name="twice", blocks=(block, replace(block, methods=("d-ipg",), instances=9)))
+    with pytest.raises(dc.ConfigError, match=r"heat-1d, test, standard, 7, one-shot.* twice"):
+        Study(name="twice", blocks=(replace(block, seeds=(7, 7)),))
 
 
 def test_a_restricted_study_keeps_what_was_asked_for():
@@ -156,6 +158,8 @@ def test_a_restricted_study_keeps_what_was_asked_for():
     apart = "no cell with problems heat-1d and methods d-ipg a=0.1"
     with pytest.raises(dc.ConfigError, match=apart):
         get_study("quick").restricted(problems=["heat-1d"], methods=["d-ipg a=0.1"])
+    with pytest.raises(dc.ConfigError, match="seeds must name one or more; got none"):
+        study.restricted(seeds=[])
 
 
 @pytest.mark.parametrize("names", [("quick",), ("full", "guarded")])
@@ -217,7 +221,7 @@ def test_a_file_is_a_study(tmp_path):
         ('name = "mine"', "name = 3", 2, "name must be a str"),
         ('name = "mine"', "nam = 3", 2, "unknown setting 'nam'. Did you mean 'name'"),
         ('"skip"', '"never"', 3, "missing_models must be one of"),
-        ('"one-shot"', '"d-ipg"', 1, "in two blocks"),
+        ('"one-shot"', '"d-ipg"', 1, "d-ipg) twice"),
         ("[7, 8]", "[7, 8", 16, "is not TOML"),
     ],
 )

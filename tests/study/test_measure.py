@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import deceptron as dc
-from deceptron.study import assess, measure, run_demo
+from benchmarks.quality import assess
+from deceptron.study import measure, run_demo
 
 
 @pytest.fixture(scope="module")

@@ -166,3 +166,23 @@ def test_a_pair_that_was_trained_for_another_problem_of_the_name_is_not_used(tmp
     _define(3.0)
     with pytest.raises(dc.CheckpointError, match="trained for another problem called 'changing'"):
         provider.pair(ModelKey("changing", "standard", 7))
+
+
+@pytest.mark.filterwarnings("ignore:simulate of 'gaps/a'")
+def test_rows_that_a_simulator_cannot_answer_are_replaced_by_the_next(tmp_path, monkeypatch):
+    """Of a block of 64 about a fifth has no answer; the name is one of a folder's."""
+    monkeypatch.setattr(entries, "ENTRIES", dict(entries.ENTRIES))
+    dc.problems.define(
+        "gaps/a",
+        simulate=lambda x: torch.where(x[:, :1] > 0.68, torch.nan, simulate(x)),
+        sample=sample,
+        bounds=(0.0, 1.0),
+        noise_std=0.01,
+        train_count=64,
+        val_count=16,
+    )
+    block = Block(problems=("gaps/a",), methods=("one-shot",), instances=64)
+    study = Study(name="gaps", blocks=(block,), missing_models="smoke")
+    summary = run_study(study, tmp_path)
+    assert (summary.done, summary.absent) == (2, {})
+    assert len(read(tmp_path).instances) == 64

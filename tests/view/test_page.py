@@ -96,6 +96,14 @@ def test_files_that_are_no_results_are_refused(damage, words, tmp_path):
     assert not (tmp_path / "x.html").exists()
 
 
+def test_a_page_does_not_replace_its_result(tmp_path):
+    path = write(tmp_path / "x.npz", columns(20))
+    before = path.read_bytes()
+    with pytest.raises(dc.ConfigError, match="page must not be the result"):
+        write_page(path, tmp_path / "." / "x.npz")
+    assert path.read_bytes() == before
+
+
 def test_quantiles_are_right_to_a_bin_and_pieces_do_not_matter():
     values = np.random.default_rng(0).lognormal(size=9973)
     values[:3] = np.nan, np.inf, 0.0

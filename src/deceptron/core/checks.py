@@ -65,6 +65,13 @@ def check_count(name: str, value: int, *, low: int = 1) -> int:
     return int(value)
 
 
+def check_seed(value: int) -> int:
+    """Return ``value`` if it is an integer in [0, 2^62): a generator takes twice that, no more."""
+    if check_count("seed", value, low=0) >= 2**62:
+        raise ConfigError(f"seed must be below 2**62; got {value}")
+    return int(value)
+
+
 def check_flags(**flags: bool | None) -> None:
     """Refuse what is neither True nor False: the text "no" would count as true. None may stand."""
     for name, value in flags.items():

@@ -111,8 +111,7 @@ class _Worker:
 
 def _serve(pipe: Any) -> None:
     """Work until the pipe closes."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver's own process handles Ctrl-C
+    follow_parent()
     work: Any = None
     with suppress(EOFError, OSError):
         while True:
@@ -125,8 +124,15 @@ def _serve(pipe: Any) -> None:
             pipe.send(error)
 
 
+def follow_parent() -> None:
+    """A driver that is killed takes this process with it, also in the middle of a job; Ctrl-C is
+    for the driver alone.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
 def _end_with_parent() -> None:
-    """A driver that is killed takes its processes with it, also in the middle of a job."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

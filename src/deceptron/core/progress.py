@@ -18,10 +18,8 @@ LINE, FRAME = 30.0, 0.5
 
 
 @contextmanager
-def progress(
-    title: str, *, unit: str = "rows", every: float | None = None, estimates: bool = True
-) -> Iterator[Show]:
-    """A function to be told how far it is; a log gets a line ``every`` so many seconds.
+def progress(title: str, *, unit: str = "rows", estimates: bool = True) -> Iterator[Show]:
+    """A function to be told how far it is.
 
     ``estimates=False`` leaves the time that is left to a caller who knows it better.
     """
@@ -31,7 +29,7 @@ def progress(
     elif _in_notebook():
         yield _Seldom(_Display(), title, unit, FRAME, estimates)
     else:
-        yield _Seldom(_print, title, unit, LINE if every is None else every, estimates)
+        yield _Seldom(_print, title, unit, LINE, estimates)
 
 
 @contextmanager
@@ -64,7 +62,10 @@ def _bar(title: str, estimates: bool) -> Iterator[Show]:
 
 
 class _Seldom:
-    """Tells in words how far it is, but not more often than every so many seconds."""
+    """Tells in words how far it is, but not more often than every so many seconds.
+
+    The end is told where anything was: a notebook would go on showing less.
+    """
 
     def __init__(
         self,
@@ -72,18 +73,19 @@ class _Seldom:
         title: str,
         unit: str,
         every: float,
-        estimates: bool = True,
+        estimates: bool,
     ) -> None:
         self.tell, self.title, self.unit, self.every = tell, title, unit, every
-        self.estimates = estimates
+        self.estimates, self.told = estimates, False
         self.started = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int | None, now: str = "") -> None:
         """Called as often as one likes."""
         clock = time.monotonic()
-        if clock - self.last < self.every:
+        over = self.told and done == total
+        if clock - self.last < self.every and not over:
             return
-        self.last = clock
+        self.last, self.told = clock, True
         spent = clock - self.started
         words = f"{self.title}: {done} of {total} {self.unit}" if total else f"{self.title}: {done}"
         words += f" ({now})" if now else ""

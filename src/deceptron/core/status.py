@@ -76,63 +76,50 @@ class Reason(IntEnum):
     @property
     def status(self) -> Status:
         """The status this reason belongs to."""
-        return _STATUS_OF_REASON[self]
+        return _ABOUT[self][0]
 
     @property
     def words(self) -> str:
         """What it means, in a few words."""
-        return _WORDS[self]
+        return _ABOUT[self][1]
 
 
-_STATUS_OF_REASON = {
-    Reason.TOLERANCE: Status.CONVERGED,
-    Reason.RELATIVE_TOLERANCE: Status.CONVERGED,
-    Reason.DISCREPANCY: Status.CONVERGED,
-    Reason.GRADIENT: Status.CONVERGED,
-    Reason.DIRECT: Status.CONVERGED,
-    Reason.STEP_LIMIT: Status.STEP_LIMIT,
-    Reason.NO_ACCEPTED_TRIAL: Status.STALLED,
-    Reason.NONFINITE_OBSERVATION: Status.NONFINITE,
-    Reason.NONFINITE_START: Status.NONFINITE,
-    Reason.NONFINITE_TRIALS: Status.NONFINITE,
-    Reason.CALLBACK: Status.INTERRUPTED,
-    Reason.NO_PROGRESS: Status.STALLED,
-    Reason.SMALL_DECREASE: Status.CONVERGED,
-    Reason.SMALL_STEP: Status.CONVERGED,
-    Reason.SURROGATE_LIMIT: Status.STALLED,
-    Reason.NO_DATA: Status.NONFINITE,
-    Reason.NOISIER: Status.STALLED,
-    Reason.START_IS_BETTER: Status.STALLED,
-    Reason.STRAYED: Status.STALLED,
-}
-
-_WORDS = {
-    Reason.TOLERANCE: "residual down to the tolerance",
-    Reason.RELATIVE_TOLERANCE: "residual down to the stated share of the first",
-    Reason.DISCREPANCY: "explained to the noise",
-    Reason.GRADIENT: "stationary: the gradient has vanished",
-    Reason.DIRECT: "a direct answer; no stopping rule was stated",
-    Reason.STEP_LIMIT: "the steps ran out",
-    Reason.NO_ACCEPTED_TRIAL: "no trial step was accepted",
-    Reason.NONFINITE_OBSERVATION: "the observation is not finite",
-    Reason.NONFINITE_START: "the start, or the prediction there, is not finite",
-    Reason.NONFINITE_TRIALS: "every trial step gave NaN or infinity",
-    Reason.CALLBACK: "ended by the callback",
-    Reason.NO_PROGRESS: "steps no longer help, and more than the noise is left",
-    Reason.SMALL_DECREASE: "stationary: further steps would not lower the misfit",
-    Reason.SMALL_STEP: "stationary: further steps would not move x",
-    Reason.SURROGATE_LIMIT: "as close as the surrogate can tell, above the noise: pass forward=",
-    Reason.NO_DATA: "no usable data: every sensor is missing",
+_ABOUT: dict[Reason, tuple[Status, str]] = {
+    Reason.TOLERANCE: (Status.CONVERGED, "residual down to the tolerance"),
+    Reason.RELATIVE_TOLERANCE: (Status.CONVERGED, "residual down to the stated share of the first"),
+    Reason.DISCREPANCY: (Status.CONVERGED, "explained to the noise"),
+    Reason.GRADIENT: (Status.CONVERGED, "stationary: the gradient has vanished"),
+    Reason.DIRECT: (Status.CONVERGED, "a direct answer; no stopping rule was stated"),
+    Reason.STEP_LIMIT: (Status.STEP_LIMIT, "the steps ran out"),
+    Reason.NO_ACCEPTED_TRIAL: (Status.STALLED, "no trial step was accepted"),
+    Reason.NONFINITE_OBSERVATION: (Status.NONFINITE, "the observation is not finite"),
+    Reason.NONFINITE_START: (Status.NONFINITE, "the start, or the prediction there, is not finite"),
+    Reason.NONFINITE_TRIALS: (Status.NONFINITE, "every trial step gave NaN or infinity"),
+    Reason.CALLBACK: (Status.INTERRUPTED, "ended by the callback"),
+    Reason.NO_PROGRESS: (Status.STALLED, "steps no longer help, and more than the noise is left"),
+    Reason.SMALL_DECREASE: (
+        Status.CONVERGED,
+        "stationary: further steps would not lower the misfit",
+    ),
+    Reason.SMALL_STEP: (Status.CONVERGED, "stationary: further steps would not move x"),
+    Reason.SURROGATE_LIMIT: (
+        Status.STALLED,
+        "as close as the surrogate can tell, above the noise: pass forward=",
+    ),
+    Reason.NO_DATA: (Status.NONFINITE, "no usable data: every sensor is missing"),
     Reason.NOISIER: (
-        "explained only by more noise than was assumed: check noise_std, or look for a sensor that "
-        "is off and give it as NaN"
+        Status.STALLED,
+        "explained only by more noise than was assumed: check noise_std, or look for a "
+        "sensor that is off and give it as NaN",
     ),
     Reason.START_IS_BETTER: (
-        "left at its start, which does not explain the data: validation rows gained nothing by "
-        "corrections (several x give one y, or a surrogate that errs: pass forward=)"
+        Status.STALLED,
+        "left at its start, which does not explain the data: validation rows gained nothing "
+        "by corrections (several x give one y, or a surrogate that errs: pass forward=)",
     ),
     Reason.STRAYED: (
-        "back at its start: the correction went far beyond the family and did not explain the data"
+        Status.STALLED,
+        "back at its start: the correction went far beyond the family and did not explain the data",
     ),
 }
-Reason.__doc__ = _with_members(Reason, _WORDS)
+Reason.__doc__ = _with_members(Reason, {reason: reason.words for reason in Reason})

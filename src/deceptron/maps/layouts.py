@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from numbers import Integral
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from deceptron.core import ConfigError
 from deceptron.core.checks import check_choice
+from deceptron.core.constants import constant
 
 # Where n points of [0, 1] lie, and what a field on them is taken to be.
 LAYOUTS = {
@@ -56,17 +56,16 @@ def resample(
     return field
 
 
-@lru_cache(maxsize=64)
+@constant
 def between(layout: str, start: int, end: int) -> Float[Tensor, "end start"]:
     """The matrix along one axis."""
     check_choice("layout", layout, tuple(LAYOUTS))
-    with torch.inference_mode(False):
-        if start > end:
-            return torch.linalg.pinv(between(layout, end, start))
-        if layout in ("points", "nodes"):
-            return _polynomials(_places(layout, start), _places(layout, end))
-        here, there = (_waves(layout, start, _places(layout, n)) for n in (start, end))
-        return torch.linalg.solve(here, there, left=False)
+    if start > end:
+        return torch.linalg.pinv(between(layout, end, start))
+    if layout in ("points", "nodes"):
+        return _polynomials(_places(layout, start), _places(layout, end))
+    here, there = (_waves(layout, start, _places(layout, n)) for n in (start, end))
+    return torch.linalg.solve(here, there, left=False)
 
 
 def noise_gain(layout: str, start: Sequence[int], end: Sequence[int]) -> float:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from deceptron.core.errors import ConfigError
-from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
-from deceptron.plot.picture import TRUTH, Picture, panels, picture
+from deceptron.plot.picture import TRUTH, Picture, as_numpy, drawn_rows, panels, picture
 from deceptron.plot.planes import Array, draw_field, is_signed, parts
 from deceptron.plot.solution import POINTS
 
@@ -23,11 +20,9 @@ def plot_comparison(
 ) -> Picture:
     """Lines of all methods in one panel a row; of fields, a column a method."""
     count = len(next(iter(solutions.values())))
-    index = chosen_rows(slice(SHOWN) if rows is None else rows, count)
-    if not len(index):
-        raise ConfigError("rows must name at least one row to draw; got none")
-    answers = {} if truth is None else {"truth": _numpy(truth[index.to(truth.device)])}
-    answers |= {name: _numpy(s.x[index.to(s.x.device)]) for name, s in solutions.items()}
+    index = drawn_rows(rows, count, first=SHOWN)
+    answers = {} if truth is None else {"truth": as_numpy(truth[index.to(truth.device)])}
+    answers |= {name: as_numpy(s.x[index.to(s.x.device)]) for name, s in solutions.items()}
     first = next(iter(answers.values()))
     draw = _lines if parts(first[0])[0][1].ndim == 1 else _planes
     return draw(answers, index.tolist())
@@ -69,7 +64,3 @@ def _planes(answers: dict[str, Array], rows: list[int]) -> Picture:
         axis_line[0].set_ylabel(f"row {row}\n{words}" if words else f"row {row}", fontsize=8)
         figure.colorbar(image, ax=list(axis_line), shrink=0.85).ax.tick_params(labelsize=7)
     return figure
-
-
-def _numpy(values: Tensor) -> Array:
-    return np.asarray(values.detach().cpu().double().numpy())

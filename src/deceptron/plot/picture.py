@@ -5,9 +5,17 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
 from matplotlib.figure import Figure
+from torch import Tensor
+
+from deceptron.core.errors import ConfigError
+from deceptron.core.selecting import chosen_rows
+from deceptron.plot.planes import Array
 
 INK, TRUTH = "tab:blue", "0.25"
+MOST = 32  # rows of one picture
 
 
 class Picture(Figure):
@@ -22,6 +30,23 @@ class Picture(Figure):
 def picture(width: float, height: float) -> Picture:
     """An empty one, in inches, that makes room for its labels."""
     return Picture(figsize=(width, height), layout="constrained")
+
+
+def drawn_rows(
+    rows: Any, count: int, *, first: int | None, most: int | None = MOST
+) -> Int[Tensor, " k"]:
+    """Which rows of ``count`` to draw, the ``first`` few if nobody says; not more than ``most``."""
+    index = chosen_rows(slice(first) if rows is None else rows, count)
+    if not len(index):
+        raise ConfigError("rows must name at least one row to draw; got none")
+    if most is not None and len(index) > most:
+        raise ConfigError(f"rows must name at most {most} rows to draw; got {len(index)}")
+    return index
+
+
+def as_numpy(values: Tensor) -> Array:
+    """Wherever they are."""
+    return np.asarray(values.detach().cpu().double().numpy())
 
 
 def plain(axis: Any) -> None:

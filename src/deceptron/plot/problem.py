@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator
 
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_seed
 from deceptron.plot.picture import Picture, picture
 from deceptron.plot.planes import MOST_CHANNELS, draw_field, is_signed, plane_of
 from deceptron.problems import Problem
@@ -16,6 +16,7 @@ def plot_problem(
 ) -> Picture:
     """``count`` samples of a problem, a row each; fields in space show their middle slice."""
     check_count("count", count)
+    check_seed(seed)
     latents, noise = (Generator().manual_seed(2 * seed + k) for k in range(2))
     x = problem.sample(count, generator=latents, family=family)
     with torch.no_grad():

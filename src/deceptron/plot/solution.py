@@ -12,17 +12,25 @@ from torch import Tensor
 from deceptron.core.arrays import rows_like
 from deceptron.core.checks import check_choice
 from deceptron.core.errors import ConfigError
-from deceptron.core.selecting import chosen_rows
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
-from deceptron.plot.picture import INK, TRUTH, Picture, panels, picture, plain
+from deceptron.plot.picture import (
+    INK,
+    MOST,
+    TRUTH,
+    Picture,
+    as_numpy,
+    drawn_rows,
+    panels,
+    picture,
+    plain,
+)
 from deceptron.plot.planes import Array, draw_field, is_signed, parts
 
 KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
 POINTS = 16
 SHOWN = {"answers": 4, "history": 12}
-MOST = 32
 LEVEL = 0.9
 
 
@@ -33,17 +41,12 @@ def plot_solution(
     check_choice("kind", kind, KINDS)
     if not len(solution):
         raise ConfigError("there is nothing to draw: the solution has no rows")
-    if rows is None:
-        rows = slice(SHOWN.get(kind))
-    index = chosen_rows(rows, len(solution))
-    if not len(index):
-        raise ConfigError("rows must name at least one row to draw; got none")
+    most = MOST if kind == "answers" else None
+    index = drawn_rows(rows, len(solution), first=SHOWN.get(kind), most=most)
     if kind == "residual":
         return _residual(solution[index])
     if kind == "history":
         return _history(solution, index)
-    if len(index) > MOST:
-        raise ConfigError(f"rows must name at most {MOST} rows to draw; got {len(index)}")
     true = None if truth is None else rows_like("truth", truth, solution.x.cpu())
     return _answers(solution, index, true)
 
@@ -60,17 +63,17 @@ class _Column:
 def _answers(solution: Solution, rows: Tensor, truth: Tensor | None) -> Picture:
     chosen = solution[rows]
     low_high = None if chosen.error_bars is None else chosen.interval(LEVEL)
-    x = _numpy(chosen.x)
-    true = None if truth is None else _numpy(truth[rows])
+    x = as_numpy(chosen.x)
+    true = None if truth is None else as_numpy(truth[rows])
     heads = [_headline(solution, int(row), truth) for row in rows]
     if len(parts(x[0])[0][1].shape) == 1:
-        ends = None if low_high is None else tuple(_numpy(end) for end in low_high)
+        ends = None if low_high is None else tuple(as_numpy(end) for end in low_high)
         return _lines(x, true, ends, heads)
     columns = [_Column("answer", x, "x")]
     if true is not None:
         columns = [_Column("truth", true, "x"), *columns, _Column("error", x - true, "error")]
     if low_high is not None:
-        std = _numpy(chosen.std)
+        std = as_numpy(chosen.std)
         columns.append(_Column("standard deviation", std, "std"))
     return _planes(columns, heads)
 
@@ -145,7 +148,7 @@ def _headline(solution: Solution, row: int, truth: Tensor | None) -> str:
 def _residual(solution: Solution) -> Picture:
     """What is left of the data, as a histogram: all of it at 1 where the noise is known."""
     known = bool(solution.over_noise.isfinite().any())
-    values = _numpy(solution.over_noise if known else solution.residual)
+    values = as_numpy(solution.over_noise if known else solution.residual)
     finite = values[np.isfinite(values)]
     figure = picture(5.2, 2.8)
     axis = figure.subplots()
@@ -178,7 +181,7 @@ def _history(solution: Solution, rows: Tensor) -> Picture:
     history = solution[rows].history
     if history is None:
         raise ConfigError("there is no history: solve with history=True")
-    residual = _numpy(history.residual)
+    residual = as_numpy(history.residual)
     figure = picture(5.2, 3.0)
     axis = figure.subplots()
     plain(axis)
@@ -200,7 +203,3 @@ def _history(solution: Solution, rows: Tensor) -> Picture:
         axis.set_yscale("log")
     axis.legend(title="row", fontsize=7, title_fontsize=7, ncols=2)
     return figure
-
-
-def _numpy(values: Tensor) -> Array:
-    return values.detach().cpu().double().numpy()

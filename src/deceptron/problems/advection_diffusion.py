@@ -99,22 +99,12 @@ class AdvectionDiffusion2D(SampledProblem[BlobFamily]):
         if len(self.velocity) != 2 or not all(math.isfinite(v) for v in self.velocity):
             raise ConfigError(f"velocity must be two finite numbers; got {self.velocity!r}")
 
-    @property
-    def x_shape(self) -> tuple[int, ...]:
-        """One channel on the grid."""
-        return (1, self.grid, self.grid)
-
-    @property
-    def y_shape(self) -> tuple[int, ...]:
-        """The same grid."""
-        return self.x_shape
-
-    def propagate(self, c: Tensor, *, blur: bool = True) -> Tensor:
-        """The linear part: transport, diffusion and (unless switched off) the sensor's blur."""
+    def propagate(self, c: Tensor) -> Tensor:
+        """The linear part: transport, diffusion and the sensor's blur."""
         n = self.grid
         k1, k2 = wavenumbers(n, c.dtype, c.device)
         v1, v2 = self.velocity
-        spread = self.diffusivity * self.time + (0.5 * self.blur_width**2 if blur else 0.0)
+        spread = self.diffusivity * self.time + 0.5 * self.blur_width**2
         damping = torch.exp(-spread * (2 * math.pi) ** 2 * (k1**2 + k2**2))
         # Half of the Nyquist mode would move one way and half the other: it keeps its phase.
         phase1 = torch.where(2 * k1.abs() == n, 0.0, k1 * v1)

@@ -11,9 +11,10 @@ from torch import Generator, Tensor
 
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_range
+from deceptron.core.constants import constant
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, discs, normal, present, uniform
-from deceptron.problems.grids import constant, periodic_points, time_steps, wavenumbers
+from deceptron.problems.grids import periodic_points, time_steps, wavenumbers
 from deceptron.problems.linear import linear
 from deceptron.problems.time_loops import run
 
@@ -149,27 +150,6 @@ class AllenCahn2D(SampledProblem[DiscFamily]):
         for name in ("epsilon", "time", "dt"):
             check_range(name, getattr(self, name), low=0.0, open_low=True, high=math.inf)
         self._steps()
-
-    @property
-    def x_shape(self) -> tuple[int, ...]:
-        """One channel on the grid."""
-        return (1, self.grid, self.grid)
-
-    @property
-    def y_shape(self) -> tuple[int, ...]:
-        """The same grid."""
-        return self.x_shape
-
-    def energy(self, u: Float[Tensor, "B *x"]) -> Float[Tensor, " B"]:
-        """eps^2/2 |grad u|^2 + (1 - u^2)^2 / 4, integrated; it falls along solutions."""
-        k1, k2 = wavenumbers(self.grid, u.dtype, u.device)
-        modes = torch.fft.rfft2(u)
-        slopes = [
-            torch.fft.irfft2(2j * math.pi * k * modes, s=(self.grid, self.grid)) for k in (k1, k2)
-        ]
-        gradient = sum(slope.square() for slope in slopes)
-        density = 0.5 * self.epsilon**2 * gradient + 0.25 * (1 - u**2) ** 2
-        return density.flatten(1).mean(1)
 
     def evolve(self, u: Float[Tensor, "B *x"], steps: int) -> Float[Tensor, "B *x"]:
         """``steps`` time steps, without the final clip."""

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from deceptron.core import html
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box, sides
-from deceptron.core.checks import check_choice, check_count, check_range, check_rows
+from deceptron.core.checks import check_choice, check_count, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.problems.dataset import Dataset
 from deceptron.problems.fields import BLOCK, draw_in_blocks
@@ -146,7 +146,7 @@ class Problem(ABC):
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """Train, val, test, shifted and extreme sets and their scaler; made when asked for."""
-        return Dataset(self, check_count("seed", seed, low=0), dtype)
+        return Dataset(self, check_seed(seed), dtype)
 
     @cached_property
     def prior(self) -> Prior:
@@ -270,7 +270,10 @@ F = TypeVar("F", bound=Family)
 
 @dataclass(frozen=True, kw_only=True)
 class SampledProblem(Problem, Generic[F]):
-    """A problem on a grid whose three families follow one recipe with other numbers."""
+    """A problem on a grid whose three families follow one recipe with other numbers.
+
+    Latents and observations are fields in the plane, of one channel, unless it says otherwise.
+    """
 
     grid: int
     latents: F
@@ -284,6 +287,16 @@ class SampledProblem(Problem, Generic[F]):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
         super().__post_init__()
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """One channel on the grid."""
+        return (1, self.grid, self.grid)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """The same grid as the latent."""
+        return self.x_shape
 
     def noise_factor(self, family: str) -> float:
         """What the noise of this family's test set is multiplied by."""

@@ -73,16 +73,6 @@ class Darcy2D(SampledProblem[RockFamily]):
         check_range("lowest", self.lowest, low=0.0, open_low=True)
         check_range("highest", self.highest, low=self.lowest, open_low=True, high=math.inf)
 
-    @property
-    def x_shape(self) -> tuple[int, ...]:
-        """One channel on the cells."""
-        return (1, self.grid, self.grid)
-
-    @property
-    def y_shape(self) -> tuple[int, ...]:
-        """The same cells."""
-        return self.x_shape
-
     def permeability(self, x: Tensor) -> Tensor:
         """The coefficient a of latents x."""
         return self.lowest * torch.exp(x * math.log(self.highest / self.lowest))

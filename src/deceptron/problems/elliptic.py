@@ -78,11 +78,6 @@ def _tangent(
     return tangent
 
 
-def apply_elliptic(t1: Tensor, t2: Tensor, u: Float[Tensor, "B n n"]) -> Float[Tensor, "B n n"]:
-    """``A(t) u``."""
-    return _gather(t1 * _across(u, -2), -2) + _gather(t2 * _across(u, -1), -1)
-
-
 class _Solve(torch.autograd.Function):
     @staticmethod
     def forward(t1: Tensor, t2: Tensor, f: Tensor, elimination: Elimination) -> Tensor:

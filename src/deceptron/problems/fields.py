@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from deceptron.problems.grids import cell_centres, constant, wavenumbers
+from deceptron.core.constants import constant
+from deceptron.problems.grids import cell_centres, wavenumbers
 
 # Rows are drawn and computed in blocks of this fixed size: a matrix product may round one row
 # differently when it has other company, and torch.randn fills its tail differently.
@@ -92,11 +93,11 @@ def periodic_field(
 
 
 @constant
-def band_amplitude(n: int, cutoff: float, sharpness: float = 4.0) -> Float[Tensor, "n half"]:
-    """Filter exp(-(|k| / cutoff)^sharpness / 2) without k = 0, scaled to unit variance."""
+def band_amplitude(n: int, cutoff: float) -> Float[Tensor, "n half"]:
+    """Filter exp(-(|k| / cutoff)^4 / 2) without k = 0, scaled to unit variance."""
     first, second = wavenumbers(n, torch.float64, CPU)
     radius = torch.hypot(first.expand(n, second.shape[1]), second.expand(n, second.shape[1]))
-    amplitude = torch.exp(-0.5 * (radius / cutoff) ** sharpness)
+    amplitude = torch.exp(-0.5 * (radius / cutoff) ** 4.0)
     amplitude[0, 0] = 0
     return amplitude / torch.sqrt(spectrum_variance(amplitude**2))
 

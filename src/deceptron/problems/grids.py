@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.constants import constant
 from deceptron.core.errors import ConfigError
 
 # Overflow of the quotient T / dt by round-off must not add a whole step.
 _SLACK = 1e-9
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def constant(make: Callable[P, T]) -> Callable[P, T]:
-    """Make it once for each set of arguments; not in inference mode, where gradients end."""
-
-    @wraps(make)
-    def made(*args: P.args, **settings: P.kwargs) -> T:
-        # The first to ask may be in inference mode, and a later one want a derivative.
-        with torch.inference_mode(False):
-            return make(*args, **settings)
-
-    return cast(Callable[P, T], lru_cache(maxsize=64)(made))
 
 
 @constant

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core.checks import check_count, check_range
+from deceptron.core.constants import constant
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Family, SampledProblem
 from deceptron.problems.fields import CPU, gaussian_bumps, min_max, normal, uniform
 from deceptron.problems.grids import (
     along_axes,
-    constant,
     interior_points,
     neighbour_sum,
     sine_basis,
@@ -86,11 +86,6 @@ class Heat(SampledProblem[ModeFamily]):
         """A vector in one dimension, a field with one channel otherwise."""
         cube = (self.grid,) * self.dimension
         return cube if self.dimension == 1 else (1, *cube)
-
-    @property
-    def y_shape(self) -> tuple[int, ...]:
-        """The same grid as the latent."""
-        return self.x_shape
 
     def evolve(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
         """The temperature at the final time, before the sensor."""

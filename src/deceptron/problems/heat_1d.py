@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.checks import check_range
-from deceptron.problems.grids import constant
+from deceptron.core.constants import constant
 from deceptron.problems.heat import Heat, ModeFamily
 
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box
-from deceptron.core.checks import check_choice, check_count, check_range, check_rows
+from deceptron.core.checks import check_choice, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.problems.base import FAMILIES, Problem
 from deceptron.problems.dataset import Dataset, Split
@@ -60,7 +60,7 @@ class MeasuredProblem(Problem):
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """The rows of the data: train, val and test, the same for every seed."""
-        return _MeasuredDataset(self, check_count("seed", seed, low=0), dtype)
+        return _MeasuredDataset(self, check_seed(seed), dtype)
 
     def add_noise(
         self,
@@ -142,7 +142,7 @@ def make_measured(
         raise ConfigError(f"name must be a non-empty text; got {name!r}")
     for argument, share in (("val_share", val_share), ("test_share", test_share)):
         check_range(argument, share, low=0.0, high=0.4, open_low=True)
-    generator = Generator().manual_seed(check_count("seed", seed, low=0))
+    generator = Generator().manual_seed(check_seed(seed))
     val, test = (max(2, round(share * len(x))) for share in (val_share, test_share))
     parts = _parts(x, test, val, generator)
     names = ("test", "val", "train")

@@ -107,11 +107,6 @@ class NavierStokes2D(SampledProblem[BandFamily]):
         self._schedule()
 
     @property
-    def x_shape(self) -> tuple[int, ...]:
-        """One channel on the grid."""
-        return (1, self.grid, self.grid)
-
-    @property
     def y_shape(self) -> tuple[int, ...]:
         """One channel per snapshot."""
         return (len(self.times), self.grid, self.grid)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron.core.bases import SHORTEST_AXIS
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_seed
 from deceptron.core.errors import ConfigError
 from deceptron.problems.base import Problem
 from deceptron.problems.dataset import Dataset, Split
@@ -133,7 +133,7 @@ class UnitlessProblem(Problem):
         """The rows of the original, x without units."""
         if self.has_simulator:
             return super().dataset(seed, dtype=dtype)
-        return _UnitlessRows(self, check_count("seed", seed, low=0), dtype)
+        return _UnitlessRows(self, check_seed(seed), dtype)
 
     def _simulate(self, x: Tensor) -> Tensor:
         return self.original.simulate(self.physical(x))

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from deceptron.core.box import Box
+from deceptron.core.checks import check_count, check_seed
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import DeceptronError, in_words
 from deceptron.problems.base import Problem
@@ -74,6 +75,8 @@ def verify(problem: Problem, *, rows: int = 64, seed: int = 0, quiet: bool = Fal
     Returns:
         Report: what was found; ``report.ok`` says whether nothing is wrong.
     """
+    check_count("rows", rows)
+    check_seed(seed)
     found = _Findings()
     x = found.of("samples in the box", lambda: _samples(problem, rows, seed))
     found.of("samples follow their generator", lambda: _follows_generator(problem, seed))

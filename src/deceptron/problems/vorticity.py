@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from deceptron.problems.grids import constant, wavenumbers
+from deceptron.core.constants import constant
+from deceptron.problems.grids import wavenumbers
 from deceptron.problems.linear import linear
 
 # Velocities of all stages of a row, beyond which only modes are kept: half as much, for one more

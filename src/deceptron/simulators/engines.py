@@ -9,8 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -20,7 +19,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,7 @@ import torch
 from deceptron.core.arrays import real_array
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, SimulatorError, in_words
+from deceptron.core.processes import follow_parent
 
 Array: TypeAlias = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Any]
@@ -43,19 +43,26 @@ LONGEST = 1e9
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Runs a function on rows."""
 
+    _pool: Executor | None = None
+
+    @abstractmethod
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results; ``arrays`` have the same number of rows."""
-        ...
 
     def close(self) -> None:
-        """Give up threads and processes."""
-        ...
+        """Give up threads and processes, if there are any."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
 
 
-class Inline:
+class Inline(Engine):
     """In this thread: one call for all rows, or with ``batched=False`` one for each."""
 
     def __init__(self, *, batched: bool) -> None:
@@ -65,11 +72,8 @@ class Inline:
         """Rows of results."""
         return run_here(function, self._batched, *arrays)
 
-    def close(self) -> None:
-        """Nothing to give up."""
 
-
-class Whole:
+class Whole(Engine):
     """One call for all rows, of a function that neither writes to its input nor fails by row."""
 
     def run(self, function: Function, *arrays: Array) -> Answers:
@@ -80,33 +84,20 @@ class Whole:
         except Exception as error:
             raise SimulatorError(f"the simulator fails on any rows: {in_words(error)}") from error
 
-    def close(self) -> None:
-        """Nothing to give up."""
 
-
-class Threads:
+class Threads(Engine):
     """One call a row in several threads, for work that waits: programs, servers."""
 
     def __init__(self, workers: int) -> None:
         self._workers = check_count("workers", workers)
-        self._pool: Executor | None = None
 
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
         self._pool = self._pool or ThreadPoolExecutor(self._workers)
         return list(self._pool.map(lambda *row: _attempt(function, *row), *arrays))
 
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None}
-
-
-class Processes:
+class Processes(Engine):
     """Rows spread over processes of one thread each, which live until ``close``.
 
     A process that dies costs nothing but the row that killed it: what its company had not finished
@@ -115,7 +106,6 @@ class Processes:
 
     def __init__(self, workers: int, *, batched: bool) -> None:
         self._workers, self._batched = check_count("workers", workers), batched
-        self._pool: ProcessPoolExecutor | None = None
 
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
@@ -128,15 +118,6 @@ class Processes:
         if len(arrays_found) == len(found) and len({a.shape[1:] for a in arrays_found}) == 1:
             return np.concatenate(arrays_found)
         return [answer for piece in found for answer in piece]
-
-    def close(self) -> None:
-        """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None}
 
     def _together(
         self, function: Function, slices: list[slice], arrays: tuple[Array, ...]
@@ -171,7 +152,7 @@ class Processes:
                 self.close()
                 return "its process died (a crash, or no memory left)"
 
-    def _started(self, function: Function) -> ProcessPoolExecutor:
+    def _started(self, function: Function) -> Executor:
         if self._pool is not None and not getattr(self._pool, "_broken", False):
             return self._pool
         self.close()
@@ -259,12 +240,4 @@ def _one_thread_each() -> Iterator[None]:
 
 def _settle() -> None:
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    follow_parent()

@@ -8,7 +8,6 @@ from deceptron.study.grid import Block, Study
 from deceptron.study.measure import Measurement, measure
 from deceptron.study.method_entry import MethodEntry
 from deceptron.study.methods import declare_method
-from deceptron.study.quality import Quality, assess
 from deceptron.study.records import Records, read
 from deceptron.study.runner import Summary, run_study
 
@@ -19,11 +18,9 @@ __all__ = [
     "Measurement",
     "MethodEntry",
     "ProblemEntry",
-    "Quality",
     "Records",
     "Study",
     "Summary",
-    "assess",
     "declare_method",
     "declare_problem",
     "get_study",

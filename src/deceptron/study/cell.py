@@ -21,8 +21,8 @@ class ModelKey:
 
     @property
     def slug(self) -> str:
-        """A name for files."""
-        return f"{self.problem}.{self.model}.{self.seed}"
+        """A name for files, none of them in a folder of its own."""
+        return f"{self.problem.replace('/', '%2F')}.{self.model}.{self.seed}"
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,12 @@ def problem(name: str) -> Problem:
 
 
 def split(name: str, seed: int, chosen: str, rows: int) -> Split:
-    """At least the first ``rows`` instances of a set."""
-    one = problem(name)
+    """At least the first ``rows`` instances of a set that the simulator has an answer for."""
+    one, count = problem(name), -(-rows // BLOCK) * BLOCK
     # Two definitions of one name may compare equal.
-    return _split(one, id(one), seed, chosen, -(-rows // BLOCK) * BLOCK)
+    while len(made := _split(one, id(one), seed, chosen, count)) < rows:
+        count *= 2
+    return made
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from deceptron import maps, problems
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_seed
 from deceptron.problems import Problem
 from deceptron.solve import methods
 from deceptron.solve.methods import Method
@@ -33,6 +33,7 @@ def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
     noise and surrogate error, or for 30 iterations; guarded works on the simulator.
     """
     check_count("count", count)
+    check_seed(seed)
     problem, pair = problems.get(name), maps.load(name)
     latents, noise = (Generator().manual_seed(2 * seed + part) for part in range(2))
     x = problem.sample(count, generator=latents)

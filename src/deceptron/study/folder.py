@@ -64,9 +64,7 @@ class StudyFolder:
 
     def absent(self, cell: Cell) -> tuple[str, str]:
         """Outcome and reason of a cell that has no records."""
-        found = read_json(self.cells / cell.key / "cell.json") or {}
-        outcome, why = found.get("outcome", FAILED), found.get("why", "it has not been run")
-        return str(outcome), str(why)
+        return _why(self.cells / cell.key / "cell.json", "it has not been run")
 
     def write_cell(
         self,
@@ -78,7 +76,7 @@ class StudyFolder:
         **facts: Any,
     ) -> None:
         """Write a finished cell; ``facts`` go into its cell.json."""
-        with self._new(cell) as place:
+        with _Whole(self.cells / cell.key) as place:
             if instances is not None:
                 write_table(place / "instances.parquet", INSTANCES, instances)
             if steps is not None:
@@ -88,7 +86,7 @@ class StudyFolder:
 
     def write_absent(self, cell: Cell, outcome: str, why: str) -> None:
         """Note why a cell has no records: it failed, or its model could not be had."""
-        with self._new(cell) as place:
+        with _Whole(self.cells / cell.key) as place:
             write_json(place / "cell.json", self._cell(cell, outcome, why=why))
 
     def pair_path(self, model: ModelKey) -> Path:
@@ -111,9 +109,7 @@ class StudyFolder:
 
     def no_model(self, model: ModelKey) -> tuple[str, str]:
         """Outcome and reason of a pair that could not be had."""
-        found = read_json(self.models / f"{model.slug}.json") or {}
-        outcome, why = found.get("outcome", FAILED), found.get("why", "its model was not prepared")
-        return str(outcome), str(why)
+        return _why(self.models / f"{model.slug}.json", "its model was not prepared")
 
     def write_models(self, models: Iterable[ModelKey]) -> None:
         """Make ``models.parquet`` from the models that are ready."""
@@ -131,9 +127,6 @@ class StudyFolder:
             "library": metadata.version("deceptron"),
             **facts,
         }
-
-    def _new(self, cell: Cell) -> _Whole:
-        return _Whole(self.cells / cell.key)
 
     def _check_same(self, path: Path, study: Mapping[str, Any]) -> None:
         found = read_json(path)
@@ -191,6 +184,11 @@ class _Whole:
             os.replace(self.place, aside)
             shutil.rmtree(aside, ignore_errors=True)
         os.replace(self.temporary, self.place)
+
+
+def _why(note: Path, unknown: str) -> tuple[str, str]:
+    found = read_json(note) or {}
+    return str(found.get("outcome", FAILED)), str(found.get("why", unknown))
 
 
 def _is_done(place: Path) -> bool:

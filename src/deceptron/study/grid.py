@@ -104,7 +104,7 @@ class Study:
             axes = (cell.problem, cell.set, cell.model, cell.seed, cell.method)
             if axes in seen:
                 where = ", ".join(map(str, axes))
-                raise ConfigError(f"study {self.name!r} has the cell ({where}) in two blocks")
+                raise ConfigError(f"study {self.name!r} has the cell ({where}) twice")
             seen.add(axes)
 
     def cells(self) -> list[Cell]:
@@ -128,6 +128,8 @@ class Study:
         """The part of the grid with these problems, methods and seeds."""
         wanted = {"problems": problems, "methods": methods, "seeds": seeds}
         for axis, chosen in wanted.items():
+            if chosen is not None and not chosen:
+                raise ConfigError(f"{axis} must name one or more; got none")
             kind = axis.removesuffix("s")
             held = [name for block in self.blocks for name in getattr(block, axis)]
             for name in chosen or ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from deceptron.core.errors import ConfigError, unknown_name
@@ -70,28 +71,8 @@ def known_methods() -> tuple[str, ...]:
     return tuple(ENTRIES)
 
 
-def _paper_settings(name: str) -> Callable[[], Method]:
-    return lambda: methods.published(name)
-
-
-def _truncated_gn() -> Method:
-    return methods.gauss_newton(**TRUNCATED)
-
-
-def _oracle() -> Method:
-    return methods.gauss_newton(**ORACLE_CG)
-
-
-def _truncated_lm() -> Method:
-    return methods.levenberg_marquardt(**TRUNCATED)
-
-
 def _to_the_mode(make: Callable[..., Method], **settings: Any) -> Callable[[], Method]:
     return lambda: replace(make(**settings), gradient_tolerance=COLD_GRADIENT)
-
-
-def _step_size(size: float) -> Callable[[], Method]:
-    return lambda: methods.d_ipg(search=Armijo(initial_scale=size, require_descent=False))
 
 
 _TUNED: dict[str, Any] = {"dashes": DASHED, "filled": False}
@@ -134,7 +115,7 @@ ENTRIES: dict[str, MethodEntry] = {
     ),
     **{
         label: MethodEntry(
-            _step_size(size),
+            partial(methods.d_ipg, search=Armijo(initial_scale=size, require_descent=False)),
             "paper",
             f"Algorithm 1 with first step size {size:g}",
             **{**_D_IPG, "color": shade},
@@ -150,22 +131,21 @@ ENTRIES: dict[str, MethodEntry] = {
         width=0.7,
         **_D_IPG,
     ),
-    "gd": MethodEntry(
-        _paper_settings("gd"), "paper", "gradient descent, the paper's settings", marker="v", **_GD
-    ),
-    "gn": MethodEntry(
-        _paper_settings("gn"), "paper", "Gauss-Newton, the paper's settings", marker="s", **_GN
-    ),
-    "lm": MethodEntry(
-        _paper_settings("lm"),
-        "paper",
-        "Levenberg-Marquardt, the paper's settings",
-        marker="^",
-        **_LM,
-    ),
-    "l-bfgs": MethodEntry(
-        _paper_settings("l-bfgs"), "paper", "L-BFGS, the paper's settings", marker="p", **_LBFGS
-    ),
+    **{
+        label: MethodEntry(
+            partial(methods.published, label),
+            "paper",
+            f"{words}, the paper's settings",
+            marker=marker,
+            **look,
+        )
+        for label, words, marker, look in (
+            ("gd", "gradient descent", "v", _GD),
+            ("gn", "Gauss-Newton", "s", _GN),
+            ("lm", "Levenberg-Marquardt", "^", _LM),
+            ("l-bfgs", "L-BFGS", "p", _LBFGS),
+        )
+    },
     "d-ipg-tuned": MethodEntry(
         methods.d_ipg,
         "noise",
@@ -176,7 +156,7 @@ ENTRIES: dict[str, MethodEntry] = {
         **_D_IPG,
     ),
     "gn-tuned": MethodEntry(
-        _truncated_gn,
+        partial(methods.gauss_newton, **TRUNCATED),
         "noise",
         "Gauss-Newton, CG truncated at 10 steps",
         limit=TUNED_ITERATIONS,
@@ -185,7 +165,7 @@ ENTRIES: dict[str, MethodEntry] = {
         **_GN,
     ),
     "lm-tuned": MethodEntry(
-        _truncated_lm,
+        partial(methods.levenberg_marquardt, **TRUNCATED),
         "noise",
         "Levenberg-Marquardt, adaptive damping, CG truncated at 10 steps",
         limit=TUNED_ITERATIONS,
@@ -211,7 +191,7 @@ ENTRIES: dict[str, MethodEntry] = {
         **_GUARDED,
     ),
     "lm-true": MethodEntry(
-        _truncated_lm,
+        partial(methods.levenberg_marquardt, **TRUNCATED),
         "noise",
         "lm-tuned on the true simulator",
         limit=TUNED_ITERATIONS,
@@ -229,7 +209,7 @@ ENTRIES: dict[str, MethodEntry] = {
         **_GUARDED,
     ),
     "gn-prior": MethodEntry(
-        _oracle,
+        partial(methods.gauss_newton, **ORACLE_CG),
         words="oracle: Gauss-Newton on the true simulator with the prior, from the wiener estimate",
         limit=ORACLE_ITERATIONS,
         start="wiener",

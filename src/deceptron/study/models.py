@@ -19,17 +19,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Generator, nn
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
 
 from deceptron.core.errors import CheckpointError, DeceptronError
+from deceptron.core.scaler import Scaler
 from deceptron.geometry import noise_aware_rjcp, rjcp
-from deceptron.maps import Deceptron, load, shipped
+from deceptron.maps import Deceptron, Wiener, load, shipped
+from deceptron.problems import Problem, Split
 from deceptron.study import data
 from deceptron.study.cell import ModelKey
 from deceptron.study.entries import PROBLEMS
-from deceptron.study.measure import measure, simulate
+from deceptron.study.measure import CHUNK, measure, simulate
 from deceptron.study.names import PROBE_MODELS
-from deceptron.study.quality import linear_estimate, surrogate_error
 from deceptron.study.solving import RJCP_PROBES
 from deceptron.train import recipe, train
 from deceptron.train.settings import differing, problem_document
@@ -39,6 +41,8 @@ POLICIES: tuple[Policy, ...] = ("skip", "train", "smoke")
 SHIPPED_SEED = 7
 PAIR, PLAIN = "pair.safetensors", "pair-plain.safetensors"
 TEST_ROWS = 64  # instances a model is measured on
+# The ridge needs some variance even where a sensor is nearly noise-free.
+LEAST_NOISE = 1e-4
 
 
 class NoModel(DeceptronError):
@@ -117,8 +121,8 @@ class Provider:
 
     def _run(self, key: ModelKey) -> Path:
         """Where a run is trained."""
-        place = list(self._places(key))[-1].parent
-        return self.scratch / place.name if self.policy == "smoke" else place
+        smoke = self.policy == "smoke"
+        return self.scratch / key.slug if smoke else list(self._places(key))[-1].parent
 
 
 def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
@@ -153,6 +157,19 @@ def describe(key: ModelKey, pair: Deceptron, *, ships: bool) -> dict[str, Any]:
         "shipped": ships,
         "recipe": json.dumps(made.get("recipe", {}), sort_keys=True),
     }
+
+
+def linear_estimate(problem: Problem, train: Split, scaler: Scaler) -> Wiener:
+    """The ridge from training pairs, which it scales as the networks do."""
+    noise = torch.as_tensor(problem.noise_std) / scaler.scale
+    return Wiener.fit(train.x, scaler.normalise(train.y), noise_std=noise.clamp_min(LEAST_NOISE))
+
+
+def surrogate_error(pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]) -> float:
+    """RMS of f against the simulator, normalised units."""
+    with torch.no_grad():
+        predicted = torch.cat([pair.f(rows) for rows in x.split(CHUNK)])
+    return float((predicted - pair.scaler.normalise(simulate(problem, x))).square().mean().sqrt())
 
 
 def _checked(pair: Deceptron, path: Path, key: ModelKey) -> Deceptron:

@@ -197,7 +197,7 @@ def _coverage(
         if solution.error_bars is not None:
             low, high = solution.interval(INTERVAL_LEVEL)
             inside = ((low <= x[:count]) & (x[:count] <= high)).flatten(1).double()
-            values[:count] = _numbers(inside.mean(1))[: len(values)]
+            values[:count] = _numbers(inside.mean(1))
     return values
 
 

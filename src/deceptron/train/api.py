@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
-from deceptron.core.checks import check_count, check_device, check_dtype, check_flags, check_range
+from deceptron.core.checks import check_device, check_dtype, check_flags, check_range, check_seed
 from deceptron.core.errors import ConfigError
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
@@ -18,7 +17,7 @@ from deceptron.train.folder import RunFolder, early_stages
 from deceptron.train.presets import recipe as preset_recipe
 from deceptron.train.recipe import Recipe
 from deceptron.train.run import Training
-from deceptron.train.settings import Config, config_of
+from deceptron.train.settings import config_of
 from deceptron.train.team import joined
 from deceptron.train.watch import Watcher, is_shown
 
@@ -76,7 +75,7 @@ def train(
     if not isinstance(problem, Problem):
         raise ConfigError(f"problem must be a name or a Problem; got {type(problem).__name__}")
     recipe = preset if isinstance(preset, Recipe) else preset_recipe(problem, preset)
-    check_count("seed", seed, low=0)
+    check_seed(seed)
     check_dtype(dtype)
     check_flags(jcp=jcp, both=both, resume=resume, progress=progress, tensorboard=tensorboard)
     check_range("checkpoint_seconds", checkpoint_seconds, low=0.0)
@@ -85,10 +84,11 @@ def train(
     place = check_device("cpu" if device is None else device)
     config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
     start = {} if start_from is None else early_stages(Path(start_from), config)
-    with (
-        joined() as team,
-        _folder(out if team.leads else None, config, resume=resume, device=place) as folder,
-    ):
+    with joined() as team, ExitStack() as stack:
+        folder = None
+        if out is not None and team.leads:
+            run = RunFolder(Path(out), config)
+            folder = stack.enter_context(run.opened(resume=resume, device=place))
         training = Training(
             problem,
             recipe,
@@ -111,18 +111,3 @@ def train(
         if team.leads and is_shown(progress):
             print(f"{problem.name}: {pair.verdict}", file=sys.stderr)
         return pair
-
-
-@contextmanager
-def _folder(
-    out: str | os.PathLike[str] | None,
-    config: Config,
-    *,
-    resume: bool,
-    device: torch.device,
-) -> Iterator[RunFolder | None]:
-    if out is None:
-        yield None
-        return
-    with RunFolder(Path(out), config).opened(resume=resume, device=device) as folder:
-        yield folder

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.calibration import Calibration, TrustLimits
-from deceptron.core.checks import check_count
+from deceptron.core.checks import check_count, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
@@ -82,7 +82,6 @@ def calibrate(
     problem: Problem,
     data: Dataset,
     *,
-    rows: int = ROWS,
     correction_limit: int = MOST_UNKNOWNS,
     told: Told = lambda what, share: None,
 ) -> Deceptron:
@@ -95,7 +94,7 @@ def calibrate(
     """
     _check_noise(problem)
     like = pair.scaler.scale
-    most = _within(rows, CALIBRATED_POINTS, data.val.x)
+    most = _within(ROWS, CALIBRATED_POINTS, data.val.x)
     x, clean = (part[:most].to(like) for part in (data.val.x, data.val.y))
     if len(x) < 2:
         raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
@@ -146,7 +145,7 @@ def recalibrate(
                 f"got {wanted}: pair.at_grid(...) brings a pair to another grid"
             )
     check_count("simulations", simulations, low=2)
-    check_count("seed", seed, low=0)
+    check_seed(seed)
     with calibrating(is_shown(progress)) as told:
         return _recalibrated(pair, problem, simulations, seed, told)
 

@@ -74,13 +74,9 @@ def calibrating(shown: bool) -> Iterator[Callable[[str, float], None]]:
     if not shown:
         yield lambda what, share: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("calibrating {task.description}"), BarColumn(20), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
+    # Its parts differ in pace, so that nobody knows the time that is left.
+    with show_progress("calibrating", unit="percent", estimates=False) as tell:
+        yield lambda what, share: tell(round(100 * share), 100, what)
 
 
 class TimeLeft:

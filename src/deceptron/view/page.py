@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing
 from deceptron.core.status import Status
 from deceptron.view import drawing
@@ -30,6 +31,8 @@ def write_page(
     """Write the page beside the result, or to ``page``; where it is, and what was found."""
     path = Path(result)
     target = path.with_suffix(".html") if page is None else Path(page)
+    if target.resolve() == path.resolve():
+        raise ConfigError(f"page must not be the result that it is about; got {str(page)!r}")
     found = survey(path)
     text = render(found)
     with replacing(target) as temporary:

@@ -28,7 +28,6 @@ from deceptron.study.statistics.trajectories import (
     basin_occupancy,
     bundle_width,
     coefficient_of_variation,
-    trajectories,
 )
 
 __all__ = [
@@ -55,5 +54,4 @@ __all__ = [
     "ratio_interval",
     "spearman",
     "succeeded",
-    "trajectories",
 ]

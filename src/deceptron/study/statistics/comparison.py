@@ -37,7 +37,7 @@ class Correlation:
     count: int
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Paired:
+def paired_difference(a: ArrayLike, b: ArrayLike) -> Paired:
     """Compare two methods on the same instances; pairs with a NaN are left out.
 
     Under the null hypothesis each difference is as likely to have the other sign; p is the share
@@ -45,10 +45,10 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Paired:
     """
     first, second = _paired(a, b)
     change = first - second
-    interval = mean_interval(change, seed=seed)
+    interval = mean_interval(change)
     if len(change) == 0 or not np.isfinite(interval.value):
         return Paired(interval, np.nan)
-    means = np.abs(_signs(len(change), seed) @ change) / len(change)
+    means = np.abs(_signs(len(change)) @ change) / len(change)
     return Paired(interval, float((means >= abs(interval.value) * (1 - 1e-12)).mean()))
 
 
@@ -59,7 +59,7 @@ def cohens_d(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     group has fewer than two values or nothing varies beyond round-off.
     """
     first, second = (np.asarray(v, dtype=np.float64) for v in (a, b))
-    (n1, mean1, square1), (n2, mean2, square2) = _moments(first), _moments(second)
+    (n1, mean1, square1), (n2, mean2, square2) = moments(first), moments(second)
     with np.errstate(invalid="ignore", divide="ignore"):
         pooled = np.sqrt((square1 + square2) / (n1 + n2 - 2))
         d = (mean1 - mean2) / pooled
@@ -77,11 +77,11 @@ def spearman(a: ArrayLike, b: ArrayLike) -> Correlation:
 
 
 @lru_cache(maxsize=4)
-def _signs(count: int, seed: int) -> NDArray[np.float64]:
+def _signs(count: int) -> NDArray[np.float64]:
     """Sign patterns, the one that was observed (all plus) among them."""
     if count <= EXACT_PAIRS:
         return np.array(list(product((1.0, -1.0), repeat=count)))
-    signs = 1.0 - 2.0 * np.random.default_rng(seed).integers(2, size=(FLIPS, count))
+    signs = 1.0 - 2.0 * np.random.default_rng(0).integers(2, size=(FLIPS, count))
     return np.concatenate([np.ones((1, count)), signs])
 
 
@@ -93,7 +93,7 @@ def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np
     return first[both], second[both]
 
 
-def _moments(
+def moments(
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.int_], NDArray[np.float64], NDArray[np.float64]]:
     """Count, mean and sum of squared deviations along the first axis, without the NaN."""

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 RESAMPLES = 2000
 LEVEL = 0.95
+ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,7 @@ class Interval:
     count: int
 
 
-def mean_interval(
-    values: ArrayLike, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def mean_interval(values: ArrayLike, *, resamples: int = RESAMPLES) -> Interval:
     """The mean with its BCa bootstrap interval (Efron 1987); NaN values are left out.
 
     Fewer than two values, or an infinite one, have no interval: its ends are NaN.
@@ -41,22 +40,20 @@ def mean_interval(
         return Interval(value, np.nan, np.nan, count)
     if np.ptp(sample) == 0:
         return Interval(value, value, value, count)
-    means = shares(count, resamples, seed) @ sample
+    means = shares(count, resamples, 0) @ sample
     # Bias: where the estimate lies among the resampled ones, ties counted half.
     below = 0.5 * ((means < value).mean() + (means <= value).mean())
     bias = ndtri(np.clip(below, 1 / (resamples + 1), resamples / (resamples + 1)))
     # Acceleration of a mean: its jackknife values differ from it by -(x - mean) / (n - 1).
     pull = sample - value
     acceleration = (pull**3).sum() / (6 * (pull**2).sum() ** 1.5)
-    tails = ndtri(np.array([(1 - level) / 2, (1 + level) / 2]))
+    tails = ndtri(ENDS)
     shifted = bias + (bias + tails) / (1 - acceleration * (bias + tails))
     low, high = np.quantile(means, ndtr(shifted))
     return Interval(value, float(low), float(high), count)
 
 
-def rate_interval(
-    outcomes: ArrayLike, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def rate_interval(outcomes: ArrayLike) -> Interval:
     """The share of successes with its percentile bootstrap interval; NaN outcomes are left out.
 
     Where all outcomes agree every resample agrees too and the bootstrap has no width, so the exact
@@ -68,13 +65,13 @@ def rate_interval(
         return Interval(np.nan, np.nan, np.nan, 0)
     value = float(sample.mean())
     if value in (0.0, 1.0):
-        certain = ((1 - level) / 2) ** (1 / count)
+        certain = ENDS[0] ** (1 / count)
         low, high = (certain, 1.0) if value else (0.0, 1 - certain)
         return Interval(value, low, high, count)
     # Resampling outcomes with replacement draws a binomial number of successes.
-    rates = np.random.default_rng(seed).binomial(count, value, resamples) / count
-    ends = np.quantile(rates, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(ends[0]), float(ends[1]), count)
+    rates = np.random.default_rng(0).binomial(count, value, RESAMPLES) / count
+    low, high = np.quantile(rates, ENDS)
+    return Interval(value, float(low), float(high), count)
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deceptron.core.errors import ConfigError
-from deceptron.study.statistics.intervals import LEVEL, RESAMPLES, Interval, shares
+from deceptron.study.statistics.intervals import ENDS, RESAMPLES, Interval, shares
 
 
 def ratio_interval(
@@ -14,9 +14,7 @@ def ratio_interval(
     b: ArrayLike,
     *,
     groups: ArrayLike | None = None,
-    level: float = LEVEL,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Interval:
     """mean a / mean b with its percentile bootstrap interval; pairs with a NaN are left out.
 
@@ -40,7 +38,7 @@ def ratio_interval(
         sums = np.zeros((resamples, 2))
         for number, kind in enumerate(np.unique(kinds)):
             own = pairs[kinds == kind]
-            sums += len(own) * (shares(len(own), resamples, seed + number) @ own)
+            sums += len(own) * (shares(len(own), resamples, number) @ own)
         ratios = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(ratios, ENDS)
     return Interval(value, float(low), float(high), count)

@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deceptron.study.statistics.comparison import moments
 from deceptron.study.statistics.intervals import without_nan
 from deceptron.study.statistics.success import GOOD_BASIN
 
-
-def trajectories(steps: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One cell's ``column`` with an instance per row and a step per column; NaN after the end."""
-    return steps.pivot(index="instance", columns="step", values=column).astype(float)
+SUPPORT = 0.85  # share of the trials that tell how wide a bundle is
 
 
 def at_step(paths: pd.DataFrame, step: int) -> pd.Series:
@@ -21,21 +19,18 @@ def at_step(paths: pd.DataFrame, step: int) -> pd.Series:
     return until.ffill(axis=1).iloc[:, -1]
 
 
-def bundle_width(residuals: ArrayLike, *, support: float = 0.85) -> NDArray[np.float64]:
+def bundle_width(residuals: ArrayLike) -> NDArray[np.float64]:
     """Standard deviation over trials of log(r_t / r_1), by iteration from t = 1.
 
-    The first column is r_1. NaN at iterations that fewer than ``support`` of the trials reach,
-    where the spread would be that of the slow ones only.
+    The first column is r_1. NaN at iterations that too few of the trials reach, where the spread
+    would be that of the slow ones only.
     """
     paths = np.asarray(residuals, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(paths / paths[:, :1])
-    known = np.isfinite(logs)
-    count = known.sum(0)
-    mean = np.where(known, logs, 0).sum(0) / np.maximum(count, 1)
-    square = np.where(known, (logs - mean) ** 2, 0).sum(0)
+    count, _, square = moments(np.where(np.isfinite(logs), logs, np.nan))
     width = np.sqrt(square / np.maximum(count - 1, 1))
-    return np.where((count >= support * len(paths)) & (count > 1), width, np.nan)
+    return np.where((count >= SUPPORT * len(paths)) & (count > 1), width, np.nan)
 
 
 def coefficient_of_variation(values: ArrayLike) -> float:
@@ -46,7 +41,7 @@ def coefficient_of_variation(values: ArrayLike) -> float:
     return float(sample.std(ddof=1) / sample.mean())
 
 
-def basin_occupancy(rmse: ArrayLike, *, threshold: float = GOOD_BASIN) -> NDArray[np.bool_]:
-    """Whether each trial's RMSE was ever below ``threshold``; its mean is the occupancy."""
+def basin_occupancy(rmse: ArrayLike) -> NDArray[np.bool_]:
+    """Whether each trial's RMSE was ever in the good basin; its mean is the occupancy."""
     paths = np.asarray(rmse, dtype=np.float64)
-    return np.where(np.isnan(paths), np.inf, paths).min(axis=1) < threshold
+    return np.where(np.isnan(paths), np.inf, paths).min(axis=1) < GOOD_BASIN

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator
 
-from deceptron.core.scaler import Scaler
 from deceptron.geometry import rjcp
-from deceptron.maps import Deceptron, Wiener
-from deceptron.problems import Dataset, Problem, Split
-from deceptron.study.measure import CHUNK, Measurement, measure, simulate
-
-# The ridge needs some variance even where a sensor is nearly noise-free.
-LEAST_NOISE = 1e-4
+from deceptron.maps import Deceptron
+from deceptron.problems import Dataset, Problem
+from deceptron.study import Measurement, measure
+from deceptron.study.models import linear_estimate, surrogate_error
 
 
 @dataclass(frozen=True)
@@ -65,16 +60,3 @@ def assess(pair: Deceptron, problem: Problem, data: Dataset) -> Quality:
     few = x[:64]  # RJCP varies little between rows; jvps are the slow part
     composition = rjcp(pair, few, generator=Generator().manual_seed(0)).mean()
     return Quality(measurements, surrogate_error(pair, problem, x), level, float(composition))
-
-
-def linear_estimate(problem: Problem, train: Split, scaler: Scaler) -> Wiener:
-    """The ridge from training pairs, which it scales as the networks do."""
-    noise = torch.as_tensor(problem.noise_std) / scaler.scale
-    return Wiener.fit(train.x, scaler.normalise(train.y), noise_std=noise.clamp_min(LEAST_NOISE))
-
-
-def surrogate_error(pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]) -> float:
-    """RMS of f against the simulator, normalised units."""
-    with torch.no_grad():
-        predicted = torch.cat([pair.f(rows) for rows in x.split(CHUNK)])
-    return float((predicted - pair.scaler.normalise(simulate(problem, x))).square().mean().sqrt())
