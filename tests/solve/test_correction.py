@@ -539,6 +539,26 @@ def test_what_bounds_hold_is_found_where_the_span_may_be_everything(differentiab
     torch.testing.assert_close(alone.x, solution.x[3:4], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("bounds", [None, (0.0, 1e6)], ids=["free", "boxed"])
+def test_differences_are_divided_by_the_steps_that_round_off_leaves(bounds):
+    """In float32 latents near 1e5 are a multiple of 0.008, a quarter of a step."""
+    case, far = Case(6, 9), 1e5
+    case.pair = case.pair.float()
+    _, y = case.observe(4)
+    matrix = case.matrix.numpy()
+    settings = {
+        "forward": lambda x: (x.double().numpy() - far) @ matrix.T,
+        "differentiable": False,
+        "bounds": bounds,
+    }
+    at = (far + normal(4, 6, seed=5)).float()
+    span, _ = spanned(case, y.float(), at=at, **settings)
+    span.fill()
+    # Columns of A in units of the noise; y, too, is rounded to float32.
+    wanted = (case.matrix.T / NOISE).expand(4, 6, 9)
+    torch.testing.assert_close(span._a, wanted, rtol=0, atol=1e-3 / NOISE)
+
+
 @pytest.mark.parametrize("free_noise", [False, True], ids=["told", "untold"])
 def test_corrections_in_a_box_are_weighed_by_what_they_are_worth_there(free_noise):
     case = Case(8, 12, share=0.3)

@@ -146,17 +146,15 @@ class Spanned:
     def fill(self) -> None:
         """All directions: one product for each unknown."""
         model, point = self._model, self._point
-        rows, n = point.x.shape
+        n = point.x.shape[1]
         if model.has_derivatives:
             columns = model.f_jacobian(point.x).mT
         else:
             size = DIFFERENCE * self._corrections.units.to(point.x)
-            step = size.expand(rows, -1)
-            if self._box is not None:
-                # To the side with more room; a component that the box fixes has no image.
-                up, down = (self._box.project(point.x + way) - point.x for way in (step, -step))
-                step = torch.where(up >= -0.999 * down, up, down)
-                step = torch.where(step.abs() > LEAST_ROOM * size, step, 0.0)
+            # To the side with more room; a component that the box fixes has no image.
+            up, down = (self._taken(point.x, way) for way in (size, -size))
+            step = torch.where(up >= -0.999 * down, up, down)
+            step = torch.where(step.abs() > LEAST_ROOM * size, step, 0.0)
             images = [model.image(point, along) for along in step.diag_embed().unbind(1)]
             columns = torch.stack(images, 1) / torch.where(step == 0, 1.0, step)[:, :, None]
         columns = torch.where(columns.isfinite().all(2)[:, :, None], columns, 0.0)
@@ -307,8 +305,7 @@ class Spanned:
         else:
             length = norm(unit / self._corrections.units.to(unit)).clamp_min(1e-30)
             step = DIFFERENCE * point.x.shape[1] ** 0.5 * unit / length[:, None]
-            if self._box is not None:
-                step = self._box.project(point.x + step) - point.x
+            step = self._taken(point.x, step)
             image = model.image(point, step)
         a = torch.where(image.isfinite().all(1)[:, None], image, 0.0) / self._noise[rows]
         a = _placed(rows, a, len(d))
@@ -323,6 +320,11 @@ class Spanned:
             d, a = d / length, a / length
         self._append(d, a)
         return a
+
+    def _taken(self, x: Float[Tensor, "B n"], step: Tensor) -> Float[Tensor, "B n"]:
+        """What the box and round-off leave of a step."""
+        there = x + step
+        return (there if self._box is None else self._box.project(there)) - x
 
     def _apart(self, d: Float[Tensor, "B n"], size: Float[Tensor, " B"]) -> Float[Tensor, "B n"]:
         """Without its part in the span. What is left of a direction that nearly lies there has
