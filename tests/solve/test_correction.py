@@ -13,7 +13,7 @@ from deceptron.core import Reason, Status
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.calibration import Calibration
 from deceptron.core.corrections import SIZE_MARKS, SIZES, Corrections, tabulated
-from deceptron.solve import measured_span
+from deceptron.solve import boxed_evidence, measured_span
 from deceptron.solve.boxed_evidence import choose_in_box
 from deceptron.solve.descents import correction
 from deceptron.solve.evidence import PREFERENCE, _determinant, choose
@@ -560,7 +560,8 @@ def test_differences_are_divided_by_the_steps_that_round_off_leaves(bounds):
 
 
 @pytest.mark.parametrize("free_noise", [False, True], ids=["told", "untold"])
-def test_corrections_in_a_box_are_weighed_by_what_they_are_worth_there(free_noise):
+def test_corrections_in_a_box_are_weighed_by_what_they_are_worth_there(free_noise, monkeypatch):
+    monkeypatch.setattr(boxed_evidence, "BENT", math.inf)
     case = Case(8, 12, share=0.3)
     _, y = case.observe(6)
     with torch.no_grad():
