@@ -109,6 +109,27 @@ def test_longer_rows_get_fewer_epochs():
     assert recipe_for(problems.get("heat-2d", grid=33)).forward.epochs > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "grid", "levels"),
+    [("darcy-2d", 64, 4), ("darcy-2d", 128, 5), ("allen-cahn-2d", 64, 3)],
+)
+def test_finer_grids_get_more_levels_and_about_as_many_steps(name, grid, levels):
+    def settings_and_steps(problem):
+        recipe = recipe_for(problem)
+        batches = problem.train_count / recipe.forward.batch_size
+        return recipe.build.keywords["settings"], batches * recipe.forward.epochs
+
+    _, usual = settings_and_steps(problems.get(name))
+    finer, steps = settings_and_steps(problems.get(name, grid=grid))
+    assert finer.levels == levels
+    assert 0.5 * usual <= steps <= 2 * usual
+
+
+def test_levels_are_those_that_the_grid_can_be_halved_to():
+    finer = recipe_for(problems.get("heat-2d", grid=66)).build.keywords["settings"]
+    assert finer.levels == 2
+
+
 def test_training_beats_the_linear_start():
     problem = own(
         (3,),

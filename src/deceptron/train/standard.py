@@ -24,6 +24,10 @@ from deceptron.train.recipe import Recipe, Stage, Weights
 _SCALE_ROWS = 512
 # Grid points of one epoch of the largest of the seven problems; beyond it epochs become fewer.
 _POINTS = 4000 * 32 * 32
+# Points of a side, in the plane and in space, that the levels of a U-Net are stated for.
+_SIDES = {2: 32, 3: 16}
+# Rows of a batch at least, and one of how many of its rows the penalty is probed at.
+_LEAST_BATCH, _PROBED = 4, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +166,7 @@ def recipe_for(problem: Problem) -> Recipe:
         noise_range=NOISE_RANGES.get(problem.name),
         probe_law="prior",
         train_probes=1,
-        train_probe_rows=8,
+        train_probe_rows=min(8, settings.batch_size // _PROBED),
         val_probes=1,
         # At most 2% more error on noisy data for a better local inverse.
         guard=1.04,
@@ -258,19 +262,29 @@ def _spread(problem: Problem) -> float:
 
 
 def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings:
-    """Fewer levels where the grid cannot be halved so often, epochs to fit the amount of data."""
+    """Settings for the grid and the amount of data: epochs become fewer as points become more.
+
+    On finer grids a U-Net gets a level for every halving of the spacing, so that it sees as far,
+    and smaller batches, so that as many steps are taken although epochs are fewer. Levels are fewer
+    where the grid cannot be halved so often.
+    """
     points = max(math.prod(problem.x_shape), math.prod(problem.y_shape))
     share = min(most, _POINTS / (problem.train_count * points))
-    levels = settings.levels
-    if _on_one_grid(problem.x_shape, problem.y_shape):
-        while levels > 1 and any(n % 2 ** (levels - 1) for n in problem.x_shape[1:]):
-            levels -= 1
-    return replace(
+    settings = replace(
         settings,
-        levels=levels,
         forward_epochs=math.ceil(share * settings.forward_epochs),
         reverse_epochs=math.ceil(share * settings.reverse_epochs),
     )
+    if not _on_one_grid(problem.x_shape, problem.y_shape):
+        return settings
+    grid = problem.x_shape[1:]
+    finer = min(grid) / _SIDES[len(grid)]
+    levels = settings.levels + max(0, math.floor(math.log2(finer)))
+    while levels > 1 and any(n % 2 ** (levels - 1) for n in grid):
+        levels -= 1
+    coarse = _SIDES[len(grid)] ** len(grid)
+    batch = min(settings.batch_size, settings.batch_size * coarse // math.prod(grid))
+    return replace(settings, levels=levels, batch_size=max(_LEAST_BATCH, batch))
 
 
 def _on_one_grid(start: tuple[int, ...], end: tuple[int, ...]) -> bool:
