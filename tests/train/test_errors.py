@@ -193,7 +193,10 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
 def test_divergence_names_stage_and_epoch_and_keeps_what_was_done(tmp_path: Path) -> None:
     problem, out = tiny(), tmp_path / "run"
     wild = quick(reverse=Stage(name="reverse", epochs=9, learning_rate=1e30, batch_size=8))
-    with pytest.raises(TrainingDiverged, match=r"stage 'reverse', epoch \d.*learning_rate"):
+    with (
+        pytest.warns(UserWarning, match="done again"),
+        pytest.raises(TrainingDiverged, match=r"stage 'reverse', epoch \d.*learning_rate"),
+    ):
         dc.train(problem, wild, out, checkpoint_seconds=0.0)
     assert (out / "checkpoints" / "forward.safetensors").is_file()
     assert not (out / "pair.safetensors").exists()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import torch
 from torch import nn
 
 import deceptron as dc
-from deceptron.train import PRESETS, Stage, Weights, recipe
+from deceptron.train import PRESETS, Stage, TrainingDiverged, Weights, recipe
 from deceptron.train.data import TrainingData, prepare
-from deceptron.train.loop import StageRun
+from deceptron.train.loop import StageRun, StageState
 from deceptron.train.objectives import (
     CONTINUATION,
     REVERSE,
@@ -223,6 +225,61 @@ def test_the_kept_epoch_is_the_best_eligible_one() -> None:
     assert (kept.best_epoch, kept.best_score) == (3, 4.0)
     assert [row["eligible"] for row in kept.rows] == [1, 0, 1, 1]
     assert float(kept.best["row"]) == pytest.approx(3.0, rel=1e-4)
+
+
+class Cliff:
+    """Distance to 1, from 0: NaN as soon as a step has gone beyond 2."""
+
+    stage_number = 3
+
+    def __init__(self) -> None:
+        self.module = Constant((1,))
+
+    def begin(self, epoch: int) -> None: ...
+
+    def terms(self, rows: torch.Tensor, team: Any) -> Any:
+        x = self.module.row.sum()
+        return [("task", 1.0, (x - 1).square() if x < 2 else x * torch.nan)]
+
+    def validate(self) -> dict[str, float]:
+        x = self.module.row.detach().sum().item()
+        return {"rjcp": (x - 1) ** 2 if x < 2 else float("nan")}
+
+    def score(self, measured: dict[str, float]) -> float:
+        return measured["rjcp"]
+
+    def eligible(self, measured: dict[str, float]) -> bool:
+        return True
+
+
+def cliff(rate: float, saved: StageState | None = None, **changes: Any) -> StageRun:
+    stage = Stage(name="jcp", epochs=4, learning_rate=rate, batch_size=1, schedule="constant")
+    return StageRun("jcp", stage, Cliff(), quick(**changes), row_count=3, seed=0, saved=saved)
+
+
+def test_an_epoch_that_diverges_is_done_again_more_slowly() -> None:
+    run, after_two = cliff(5.0), []
+
+    def keep(state: StageState) -> None:
+        if state.epoch == 2:
+            after_two.append(copy.deepcopy(run.snapshot()))
+
+    with pytest.warns(UserWarning, match="epoch 1.*done again from .* epoch 0, .* of 1.7"):
+        state = run.run(keep)
+    assert state.setbacks >= 1
+    assert len(state.rows) == 4
+    assert state.best_score < 0.5
+    # A run that was killed meanwhile goes on at the rate it had come down to.
+    again = cliff(5.0, saved=after_two[0]).run(lambda _: None)
+    assert again.rows[2:] == [{**row, "seconds": ANY} for row in state.rows[2:]]
+    assert_same(again.best, state.best)
+
+
+def test_a_stage_that_diverges_at_any_rate_or_has_no_start_ends_with_the_error() -> None:
+    with pytest.warns(UserWarning, match="done again"), pytest.raises(TrainingDiverged):
+        cliff(1e6).run(lambda _: None)
+    with pytest.raises(TrainingDiverged):
+        cliff(5.0, start_counts=False).run(lambda _: None)
 
 
 def test_when_no_epoch_is_eligible_stage_two_stays() -> None:

@@ -132,6 +132,7 @@ class RunFolder:
             "best_score": state.best_score if state.best_score < float("inf") else None,
             "best_measured": state.best_measured,
             "rows": state.rows,
+            "setbacks": state.setbacks,
         }
         # A clone for each: safetensors takes neither views nor tensors that share memory.
         plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
@@ -169,6 +170,7 @@ class RunFolder:
                 best_score=float("inf") if score is None else score,
                 best_measured=document["best_measured"],
                 rows=document["rows"],
+                setbacks=document.get("setbacks", 0),
             )
         except CheckpointError:
             raise

@@ -43,13 +43,20 @@ COLUMNS = (
 )
 
 
+# After an epoch that diverged the rate is divided by this, so many times at most in a stage.
+SLOWER, MOST_SETBACKS = 3.0, 3
+
+
 class TrainingDiverged(DeceptronError, ArithmeticError):
-    """A loss became NaN or infinite; the message names the stage and the epoch."""
+    """A loss became NaN or infinite, also at lower rates; the message names stage and epoch."""
 
 
 @dataclass
 class StageState:
-    """What a stage knows after ``epoch`` epochs; ``best`` are weights, ``current`` are too."""
+    """What a stage knows after ``epoch`` epochs; ``best`` are weights, ``current`` are too.
+
+    ``setbacks`` counts the epochs that diverged and were done again at a lower rate.
+    """
 
     epoch: int
     current: dict[str, Tensor]
@@ -59,6 +66,7 @@ class StageState:
     best_score: float
     best_measured: Measured
     rows: list[Row] = field(default_factory=list)
+    setbacks: int = 0
 
     @property
     def seconds(self) -> float:
@@ -102,7 +110,11 @@ class StageRun:
         would stay what it is: the stage ends there.
         """
         while self.state.epoch < self.epochs:
-            learned = self._epoch()
+            try:
+                learned = self._epoch()
+            except TrainingDiverged as error:
+                self._go_back(error)
+                continue
             after_epoch(self.state)
             if not learned and self.state.epoch < self.epochs:
                 self._say_that_it_learns_nothing()
@@ -163,6 +175,7 @@ class StageRun:
             objective.module.train()
             for step, rows in enumerate(batches):
                 rate = learning_rate(self.stage, epoch, step, len(batches))
+                rate /= SLOWER**self.state.setbacks
                 self._optimiser.param_groups[0]["lr"] = rate
                 terms = objective.terms(rows, self._team)
                 loss = torch.stack([weight * value for _, weight, value in terms]).sum()
@@ -198,6 +211,24 @@ class StageRun:
         )
         return bool(slope != 0)
 
+    def _go_back(self, error: TrainingDiverged) -> None:
+        """To the best weights so far; the epoch is done again, more slowly."""
+        state = self.state
+        rate = self.stage.learning_rate
+        if state.setbacks == MOST_SETBACKS or not math.isfinite(state.best_score):
+            raise TrainingDiverged(
+                f"{error}; lower learning_rate (now {rate:g}) or clip (now {self._recipe.clip})"
+            ) from error
+        state.setbacks += 1
+        self._objective.module.load_state_dict(state.best)
+        assert self._optimiser is not None
+        self._optimiser.state.clear()
+        warnings.warn(
+            f"{error}; it is done again from the weights of epoch {state.best_epoch}, at a "
+            f"learning_rate of {rate / SLOWER**state.setbacks:.2g} instead of {rate:g}",
+            stacklevel=2,
+        )
+
     def _say_that_it_learns_nothing(self) -> None:
         best, epoch = self.state.best_epoch, self.state.epoch
         warnings.warn(
@@ -217,9 +248,7 @@ class StageRun:
 
     def _diverged(self, epoch: int, name: str, value: float) -> TrainingDiverged:
         return TrainingDiverged(
-            f"training diverged in stage {self.name!r}, epoch {epoch}: {name} is {value}; "
-            f"lower learning_rate (now {self.stage.learning_rate:g}) or clip "
-            f"(now {self._recipe.clip})"
+            f"training diverged in stage {self.name!r}, epoch {epoch}: {name} is {value}"
         )
 
     def _stream(self, purpose: str) -> torch.Generator:

@@ -265,8 +265,9 @@ def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings
     """Settings for the grid and the amount of data: epochs become fewer as points become more.
 
     On finer grids a U-Net gets a level for every halving of the spacing, so that it sees as far,
-    and smaller batches, so that as many steps are taken although epochs are fewer. Levels are fewer
-    where the grid cannot be halved so often.
+    and smaller batches, so that as many steps are taken although epochs are fewer; the rates fall
+    with the root of the batch, as is usual for Adam. Levels are fewer where the grid cannot be
+    halved so often.
     """
     points = max(math.prod(problem.x_shape), math.prod(problem.y_shape))
     share = min(most, _POINTS / (problem.train_count * points))
@@ -284,7 +285,15 @@ def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings
         levels -= 1
     coarse = _SIDES[len(grid)] ** len(grid)
     batch = min(settings.batch_size, settings.batch_size * coarse // math.prod(grid))
-    return replace(settings, levels=levels, batch_size=max(_LEAST_BATCH, batch))
+    batch = max(_LEAST_BATCH, batch)
+    slower = (batch / settings.batch_size) ** 0.5
+    return replace(
+        settings,
+        levels=levels,
+        batch_size=batch,
+        forward_rate=slower * settings.forward_rate,
+        reverse_rate=slower * settings.reverse_rate,
+    )
 
 
 def _on_one_grid(start: tuple[int, ...], end: tuple[int, ...]) -> bool:
