@@ -3,8 +3,8 @@ SciPy's solve_ivp, values only
 ==============================
 
 Hares and lynxes, a' = (p - q b) a and b' = (r a - s) b, were counted at twenty times, the lynxes
-badly. What are the four rates? The simulator is a plain function around ``solve_ivp``, without any
-derivative: the pair lends its own, and a row still never ends worse than it began.
+badly. What are the four rates? The simulator is a plain function around ``solve_ivp``, without
+derivatives: the solver replaces them by differences of values.
 """
 
 from __future__ import annotations

@@ -54,7 +54,11 @@ def make(name: str, *, calibrate_only: bool) -> None:
 def card(pair: dc.Deceptron, quality: Quality, linear: Measurement, guarded: Measurement) -> str:
     made = pair.provenance
     environment = made["environment"]
-    verdict = "below it" if quality.surrogate_below_noise else "ABOVE it: mind its bias"
+    verdict = (
+        "below it"
+        if quality.surrogate_below_noise
+        else "above it, which biases answers found with f alone"
+    )
     stages = [
         f"{stage} {made['epochs'][stage]} epoch(s) in {made['seconds'][stage]:.0f} s"
         for stage in ("forward", "reverse", "jcp")

@@ -126,7 +126,7 @@ _HEADS = {
     "error": ("RMSE", "{:.3g}"),
     "over_noise": ("residual / noise", "{:.2f}"),
     "explained": ("explained", "{:.0%}"),
-    "coverage": ("truth in 90% bars", "{:.0%}"),
+    "coverage": ("truth in 90% intervals", "{:.0%}"),
     "converged": ("converged", "{:.0%}"),
     "forward": ("forward runs", "{:.0f}"),
     "seconds": ("seconds a row", "{:.2g}"),
@@ -143,7 +143,7 @@ def compare(
     noise_std: Any = None,
     **settings: Any,
 ) -> Comparison:
-    """Solve the same rows by several methods, to see what a pair buys on one's own data.
+    """Solve the same rows by several methods, to compare them on your own data.
 
     Args:
         subject: a pair, or a problem; without a pair only classical methods can be had.

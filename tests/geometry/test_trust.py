@@ -71,8 +71,8 @@ def test_strange_observations_are_flagged_and_spoken_of(case, pair, change):
     found = trust(pair, strange)
     assert bool(found.flag.all())
     warning = found.warning
-    assert warning.startswith("20 of 20 observations do not look like what the pair was trained on")
-    assert f"row {int(found.score.argmax())} is the strangest" in warning
+    assert warning.startswith("20 of 20 observations do not look like the training data")
+    assert f"row {int(found.score.argmax())} has the largest score" in warning
     assert "forward=" in warning
 
 

@@ -105,7 +105,7 @@ def test_repr_says_what_the_pair_is_in_a_few_lines():
     lines = repr(dc.load("heat-2d")).splitlines()
     assert lines[0] == "Deceptron pair heat-2d"
     assert "  latent x: 1 × 32 × 32" in lines
-    assert lines[-1].startswith("  verdict: f errs by 0.088 times the noise")
+    assert lines[-1].startswith("  verdict: the surrogate f errs by 0.088 times the noise")
     assert len(lines) < 12
 
 
@@ -149,12 +149,15 @@ def test_surrogate_error_is_what_training_noted():
         (None, "the noise it was trained for is not known"),
         (
             0.1,
-            "f errs by 2.5 times the noise: too much to judge answers by, pass forward= "
-            "to dc.solve or train on more rows",
+            "the surrogate f errs by 2.5 times the noise: too much to check answers with it; pass "
+            "forward= to dc.solve or train on more rows",
         ),
-        (0.002, "f errs by 120 times the noise"),
-        (0.5, "f errs by 0.5 times the noise: pass forward= to dc.solve for better"),
-        (2.5, "f errs by 0.1 times the noise: on data like the training data dc.solve does as"),
+        (0.002, "the surrogate f errs by 120 times the noise"),
+        (0.5, "the surrogate f errs by 0.5 times the noise: pass forward= to dc.solve for better"),
+        (
+            2.5,
+            "the surrogate f errs by 0.1 times the noise: on data like the training data dc.solve",
+        ),
     ],
 )
 def test_a_pair_says_in_words_what_it_is_good_for(noise, words):
@@ -169,4 +172,4 @@ def test_sensors_that_show_only_noise_do_not_make_a_surrogate_look_good():
     noise = torch.tensor([0.1, 1.0, 1.0, 1.0])
     known = Calibration(noise_std=noise, surrogate_error=0.25)
     pair = dc.Deceptron(MLP((4, 4)), MLP((4, 4)), calibration=known)
-    assert pair.verdict.startswith("f errs by 1.3 times the noise: too much")
+    assert pair.verdict.startswith("the surrogate f errs by 1.3 times the noise: too much")

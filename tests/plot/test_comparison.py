@@ -34,7 +34,7 @@ def test_the_table_says_what_single_solves_say(heat):
     regular = dc.solve(pair, y, method="lm", prior=prior, noise_std=0.01, max_iterations=4)
     torch.testing.assert_close(compared.solutions["lm, prior"].x, regular.x)
     text = repr(compared)
-    assert "in 90% bars" in text
+    assert "in 90% intervals" in text
     assert all(name in compared._repr_html_() for name in frame.index)
 
 

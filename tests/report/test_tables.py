@@ -263,11 +263,11 @@ def test_captions_say_where_methods_start_and_what_is_not_charged(tables, query)
         "Iterative methods start from x0 = 0, guarded and guarded-true from g(y), gn-prior from "
         "the wiener estimate; they minimise the surrogate's misfit, lm-true and guarded-true the "
         "simulator's, gn-prior the simulator's with the prior. The wiener start of gn-prior is "
-        "not charged."
+        "not counted."
     )
     captions = {name: table.caption for name, table in tables.items()}
     for name in ("methods", "operations", "equal_evaluations", "shift"):
-        assert "The wiener start of gn-prior is not charged." in captions[name]
+        assert "The wiener start of gn-prior is not counted." in captions[name]
     for name in ("methods", "shift"):
         assert "over its 6 to 12 instances" in captions[name]  # two models, one set
     for name in ("operations", "equal_evaluations"):

@@ -70,5 +70,5 @@ def test_what_is_more_than_noise_is_said(records):
     )
     query = Query(replace(records, instances=records.instances.assign(true_residual=residual)))
     words = verdict_words(query)
-    assert "More than noise is left" in words[0]
+    assert "Residuals are above the noise" in words[0]
     assert "heat-3d (5.00)" in words[0]

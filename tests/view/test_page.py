@@ -41,7 +41,7 @@ def test_the_page_says_it_in_words_and_escapes_names(tmp_path):
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)" in text
     assert Reason.SURROGATE_LIMIT.words.replace("'", "&#39;") in text
-    assert Status.STALLED.advice.split(":")[0] in text
+    assert Status.STALLED.advice.split(".")[0] in text
     assert "http://" not in text
     assert "https://" not in text
 

@@ -26,7 +26,7 @@ run most commands again and they continue where they were."""
 
 app = typer.Typer(
     cls=Group,
-    help="Find the states behind many observations: train a pair of networks for one simulator, "
+    help="Solve many inverse problems that share one simulator: train a pair of networks for it, "
     "then solve.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -55,7 +55,7 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find the states behind many observations."""
+    """Solve many inverse problems that share one simulator."""
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-ENGINE = "Who does the work: local (processes on this machine) or ray."
+ENGINE = "Where to run: local (processes on this machine) or ray."
 ADDRESS = "Address of a running Ray cluster."
 
 

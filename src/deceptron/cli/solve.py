@@ -39,7 +39,7 @@ def solve(
         float | None, typer.Option(help="Stop at this residual (RMS, normalised units).")
     ] = None,
     relative_tolerance: Annotated[
-        float | None, typer.Option(help="Stop at this share of the first residual.")
+        float | None, typer.Option(help="Stop at this share of the initial residual.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Steps a row may take.")] = None,
     array: Annotated[str, typer.Option(help="Name of the array, if the file has several.")] = "y",

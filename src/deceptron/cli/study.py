@@ -49,7 +49,7 @@ def study(
 ) -> None:
     """Compare methods on many problems; run again to continue after an interruption.
 
-    Leaves records, of which `deceptron report` makes tables, figures and a page.
+    Writes records, from which `deceptron report` makes tables, figures and a page.
     """
     if quick and name not in (None, "quick"):
         raise typer.BadParameter(f"--quick is a study of its own; leave out {name!r}")

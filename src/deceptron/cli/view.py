@@ -21,7 +21,7 @@ def view(
 ) -> None:
     """Write one HTML page: how the rows ended, trust, error bars, and which rows to look at.
 
-    The page holds all it needs and can be sent as it is. Files of any size are read in pieces.
+    The page is self-contained. Files of any size are read in pieces.
     """
     from deceptron.view import write_page
 

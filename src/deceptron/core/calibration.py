@@ -93,19 +93,19 @@ class Calibration:
         return self.surrogate_error > DOUBTFUL * (noise_level or math.inf)
 
     def verdict(self, noise_level: float | None) -> str:
-        """What the pair is good for, in words; ``noise_level`` is in normalised units."""
+        """Accuracy of f and what to do about it; ``noise_level`` is in normalised units."""
         if not noise_level:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
-        words = f"f errs by {html.brief(ratio)} times the noise: "
+        words = f"the surrogate f errs by {html.brief(ratio)} times the noise: "
         if self.corrections is not None and self.corrections.keep[1]:
             return words + (
-                "answers are left at g(y), since corrections that explain the data lead away from "
-                "the truth (several x give one y?); max_iterations= corrects them all the same"
+                "answers are left at g(y), since corrections made validation rows worse "
+                "(several x may give the same y); max_iterations= forces corrections"
             )
         if ratio > 1:
             return words + (
-                "too much to judge answers by, pass forward= to dc.solve or train on more rows"
+                "too much to check answers with it; pass forward= to dc.solve or train on more rows"
             )
         if self.doubtful(noise_level):
             return words + "pass forward= to dc.solve for better answers"

@@ -31,14 +31,14 @@ class Status(IntEnum):
 _STATUS_ADVICE = {
     Status.CONVERGED: "A stopping rule was met; solution.reason says which.",
     Status.STEP_LIMIT: (
-        "The steps ran out before a stopping rule was met. Raise max_iterations, loosen the "
-        "tolerance, or state noise_std so that rows stop at the noise. One-shot and wiener take "
-        "no steps: their answer missed the rule."
+        "The step limit was reached before a stopping rule was met. Raise max_iterations, loosen "
+        "the tolerance, or state noise_std so that rows stop at the noise level. The answers of "
+        "one-shot and wiener, which take no steps, do not meet the rule."
     ),
     Status.STALLED: (
-        "No further step helped. Look at solution.over_noise: near 1 the answer is as good as the "
-        "data allow. Far above 1, check noise_std, pass forward=simulator if the solve was on the "
-        "surrogate, or try method='lm' from this x (x0=)."
+        "No further step helped. If solution.over_noise is near 1, the answer fits the data as "
+        "well as the noise allows. If it is far above 1, check noise_std, pass forward=simulator "
+        "if the solve was on the surrogate, or try method='lm' from this x (x0=)."
     ),
     Status.NONFINITE: (
         "Every sensor is missing, or the observation, the start or every trial step gave NaN or "
@@ -86,17 +86,20 @@ class Reason(IntEnum):
 
 _ABOUT: dict[Reason, tuple[Status, str]] = {
     Reason.TOLERANCE: (Status.CONVERGED, "residual down to the tolerance"),
-    Reason.RELATIVE_TOLERANCE: (Status.CONVERGED, "residual down to the stated share of the first"),
+    Reason.RELATIVE_TOLERANCE: (Status.CONVERGED, "residual down to relative_tolerance"),
     Reason.DISCREPANCY: (Status.CONVERGED, "explained to the noise"),
     Reason.GRADIENT: (Status.CONVERGED, "stationary: the gradient has vanished"),
-    Reason.DIRECT: (Status.CONVERGED, "a direct answer; no stopping rule was stated"),
-    Reason.STEP_LIMIT: (Status.STEP_LIMIT, "the steps ran out"),
+    Reason.DIRECT: (Status.CONVERGED, "a direct method, without a stopping rule"),
+    Reason.STEP_LIMIT: (Status.STEP_LIMIT, "the step limit was reached"),
     Reason.NO_ACCEPTED_TRIAL: (Status.STALLED, "no trial step was accepted"),
     Reason.NONFINITE_OBSERVATION: (Status.NONFINITE, "the observation is not finite"),
     Reason.NONFINITE_START: (Status.NONFINITE, "the start, or the prediction there, is not finite"),
     Reason.NONFINITE_TRIALS: (Status.NONFINITE, "every trial step gave NaN or infinity"),
     Reason.CALLBACK: (Status.INTERRUPTED, "ended by the callback"),
-    Reason.NO_PROGRESS: (Status.STALLED, "steps no longer help, and more than the noise is left"),
+    Reason.NO_PROGRESS: (
+        Status.STALLED,
+        "steps no longer help, and the residual is above the noise",
+    ),
     Reason.SMALL_DECREASE: (
         Status.CONVERGED,
         "stationary: further steps would not lower the misfit",
@@ -104,22 +107,24 @@ _ABOUT: dict[Reason, tuple[Status, str]] = {
     Reason.SMALL_STEP: (Status.CONVERGED, "stationary: further steps would not move x"),
     Reason.SURROGATE_LIMIT: (
         Status.STALLED,
-        "as close as the surrogate can tell, above the noise: pass forward=",
+        "fits to the accuracy of the surrogate, but not to the noise: pass forward=",
     ),
     Reason.NO_DATA: (Status.NONFINITE, "no usable data: every sensor is missing"),
     Reason.NOISIER: (
         Status.STALLED,
-        "explained only by more noise than was assumed: check noise_std, or look for a "
-        "sensor that is off and give it as NaN",
+        "explained only if the noise is larger than assumed: check noise_std, or look for a "
+        "wrong sensor and set it to NaN",
     ),
     Reason.START_IS_BETTER: (
         Status.STALLED,
-        "left at its start, which does not explain the data: validation rows gained nothing "
-        "by corrections (several x give one y, or a surrogate that errs: pass forward=)",
+        "left at its start, which does not explain the data: corrections did not help on "
+        "validation rows (several x give the same y, or the surrogate is inaccurate: pass "
+        "forward=)",
     ),
     Reason.STRAYED: (
         Status.STALLED,
-        "back at its start: the correction went far beyond the family and did not explain the data",
+        "back at its start: the correction went far outside the training distribution and did not "
+        "explain the data",
     ),
 }
 Reason.__doc__ = _with_members(Reason, {reason: reason.words for reason in Reason})

@@ -1,4 +1,4 @@
-"""Whether observations look like what a pair was trained on, row by row, and what to do if not."""
+"""Whether observations look like the training data, row by row, and what to do if not."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from deceptron.core import html
 # Share of ordinary observations above the limit.
 FALSE_ALARMS = 0.05
 SIGNS = {
-    "round_trip": "f(g(y)) does not come back to y",
-    "latent_round_trip": "g(f(x)) does not come back to x = g(y)",
+    "round_trip": "f(g(y)) is far from y",
+    "latent_round_trip": "g(f(x)) is far from x = g(y)",
 }
 
 
@@ -72,8 +72,8 @@ class Trust:
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         sign = f" ({SIGNS[self.worst[top]]})" if self.worst[top] else ""
         return (
-            f"{len(rows)} of {total} observations do not look like what the pair was trained on; "
-            f"by chance 1 in 20 would be flagged. Rows {shown}; row {top} is the strangest, score "
+            f"{len(rows)} of {total} observations do not look like the training data; 1 in 20 "
+            f"would be flagged by chance. Rows {shown}; row {top} has the largest score, "
             f"{float(self.score[top]):.1f} with limit 1{sign}. Check their units and noise, solve "
             "them on the true simulator with dc.solve(..., forward=...), and do not rely on their "
             "error bars."

@@ -103,7 +103,7 @@ class Deceptron(nn.Module):
 
     @property
     def verdict(self) -> str:
-        """What the pair is good for, in words."""
+        """How accurate the surrogate is, and whether ``dc.solve`` needs ``forward=``, in words."""
         return self.calibration.verdict(self.noise_level)
 
     @property

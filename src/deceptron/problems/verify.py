@@ -224,7 +224,7 @@ def _finite_in_box(problem: Problem, x: Tensor, seed: int) -> None:
     if bool(bad.any()):
         raise _Wrong(
             f"simulate returns NaN or infinity in {int(bad.sum())} of {len(y)} points of the box, "
-            "where a solver may go: narrower bounds, or a simulator that copes"
+            "which a solver may try: narrow the bounds, or return finite values there"
         )
 
 

@@ -46,7 +46,7 @@ def rmse_limits(query: Query) -> str:
 
 
 def starts_and_objectives(query: Query, methods: Iterable[str]) -> str:
-    """Where iterative methods start, whose misfit they minimise, and what is not charged."""
+    """Where iterative methods start, whose misfit they minimise, and what is not counted."""
     names = [name for name in methods if name in query.methods]
     starts, misfits = defaultdict(list), defaultdict(list)
     for name in names:
@@ -71,7 +71,7 @@ def uncharged(query: Query, methods: Iterable[str]) -> str:
     """A sentence on starts that cost something and are not counted; empty if there are none."""
     known = (query.methods[name] for name in methods if name in query.methods)
     free = [method.name for method in known if method.start == "wiener"]
-    return f"The wiener start of {_joined(free)} is not charged." if free else ""
+    return f"The wiener start of {_joined(free)} is not counted." if free else ""
 
 
 def true_methods(query: Query) -> str:

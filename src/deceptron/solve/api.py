@@ -69,7 +69,7 @@ def solve(
         solution.x, solution.std, solution.trust
 
     The default, ``guarded``, starts at g(y), the network's answer, and keeps it where it explains
-    the data to the noise. Elsewhere it corrects the answer by what the data of that row demand.
+    the data to the noise. Elsewhere it adds the most plausible correction that makes it fit.
     Other methods minimise ``0.5 * mean(((f(x) - y) / s)**2)`` within the bounds, in the pair's
     normalised units, s = 1 where no noise is known; with a ``prior``, the negative log posterior.
     Rows never influence each other: N rows together give what N solves give.
@@ -93,17 +93,16 @@ def solve(
             those of the pair.
         noise_std: standard deviation of the noise in y, physical units: a number, one row of y,
             ``(B, 1, ...)`` with one for each row, or the shape of y; infinite is a missing sensor.
-            Residuals then count by their noise, and rows stop once they are down to it (the
+            Residuals are then divided by it, and rows stop once they are down to it (the
             discrepancy principle). A pair that was trained for a range of noise levels is used at
-            that of each row, to 2%. Without it the guarded method takes the noise that the pair was
-            trained for, unless another stopping rule is given, and allows for data that are
-            noisier.
+            that of each row, to 2%. Without it the guarded method assumes the noise of training,
+            unless another stopping rule is given, and estimates whether data are noisier.
         prior: mean and covariance of the latents to regularise by, for example
             ``problem.prior``; needs ``noise_std``. Methods that start at zero then start at the
             mean, and inner solvers are preconditioned by the covariance.
-        tau: how many times the noise level counts as explained, by default what 99% of pure noise
-            stays below: 1.2 for 64 components, 1.05 for 1000. With a prior there is an answer to
-            converge to, so the rule is on only if tau is given.
+        tau: a row stops at tau times the noise level, by default the 99% quantile of pure noise:
+            1.2 for 64 components, 1.05 for 1000. With a prior, which makes the answer unique, the
+            rule is on only if tau is given.
         max_iterations: steps a row may take; the default is the method's.
         tolerance: stop at this RMS residual, normalised units.
         relative_tolerance: stop at this fraction of the residual at the start.

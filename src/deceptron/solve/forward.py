@@ -103,7 +103,7 @@ def is_opaque(
         raise ConfigError("differentiable=False is about forward=..., which is not given")
     if not has_surrogate and not method.direct:
         raise ConfigError(
-            "differentiable=False needs a pair whose f lends its derivatives; got a bare callable"
+            "differentiable=False needs a pair, whose f supplies derivatives; got a bare callable"
         )
     return True
 

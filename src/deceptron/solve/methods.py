@@ -134,11 +134,11 @@ def guarded(
     progress: float | None = 0.02,
     search: Armijo | None = None,
 ) -> Method:
-    """The default: g(y), corrected by what the data demand (``docs/ideas``).
+    """The default: g(y), corrected where it does not fit the data (``docs/ideas``).
 
-    The settings are of the safeguarded steps that it takes where no correction is possible: where
-    the noise is not known, or the caller states another end, a start or a prior. Those converge for
-    any g (proof in ``solve/descents/guarded.py``).
+    The settings are those of the safeguarded steps that it takes instead of corrections if the
+    noise is not known, or if a stopping rule other than the noise, a start or a prior is given.
+    They converge for any g (proof in ``solve/descents/guarded.py``).
 
     Args:
         quality: a learned step is taken alone while it leaves at most this share of the residual.

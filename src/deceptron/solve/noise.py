@@ -85,7 +85,7 @@ def objective_of(
     if noise is None:
         if tau is not None:
             raise ConfigError(
-                "tau needs noise_std > 0: it says how many times the noise counts as explained; "
+                "tau needs noise_std > 0: a row stops at tau times the noise; "
                 f"got {tau} and no noise"
             )
         if prior is not None:
