@@ -126,6 +126,7 @@ class Corrections:
         ``kept`` leading directions are told apart; so has a field with no axis long enough for
         waves.
         """
+        family = family.cpu()  # members of both kinds stand side by side, and waves are made there
         rows = family.double().flatten(1)
         variance = float(rows.var(0).mean())
         eigen = eigenvalues = None
