@@ -29,10 +29,11 @@ from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
 from deceptron.solve.boxed_evidence import choose_in_box
 from deceptron.solve.evidence import Chosen, Quadratics, choose
-from deceptron.solve.measured_span import Guess, Spanned
+from deceptron.solve.measured_span import Guess, MeasuredSpan
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Promise, Proposal
 from deceptron.solve.rows import RowData, joined, norm
+from deceptron.solve.span_growth import grow
 
 DENSE, BOXED = 32, 128
 # Rows whose spans are held at a time: numbers of double precision.
@@ -138,12 +139,12 @@ class Correction:
     ) -> Corrected:
         start = point.x if state is None else state.start
         objective, few = model.objective, point.x.shape[1] <= DENSE
-        span = Spanned(model, point, start, box, self.corrections)
+        span = MeasuredSpan(model, point, start, box, self.corrections)
         if complete:
             span.fill()
         else:
             so_far = None if state is None else (state.member, state.size)
-            span.grow(so_far, self.pairs[0 if state is None else 1])
+            grow(span, so_far, self.pairs[0 if state is None else 1])
         weight = objective.whiten(torch.ones_like(point.r))
         precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
         quadratics = span.quadratics()
@@ -203,7 +204,7 @@ class Correction:
         self,
         point: Point,
         start: Tensor,
-        span: Spanned,
+        span: MeasuredSpan,
         chosen: Chosen,
         guess: Guess | None,
         box: Box | None,
