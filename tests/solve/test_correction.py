@@ -168,6 +168,16 @@ def test_a_row_takes_as_much_of_it_as_is_likely_not_to_be_chance(bounds):
     torch.testing.assert_close(solution.x[moved], wanted[moved], rtol=0, atol=1e-6)
 
 
+def test_a_component_that_a_bound_holds_is_at_the_bound_in_double_precision():
+    """0.3 is a little more in single precision."""
+    case = Case(12, 20)
+    _, y = case.observe(8)
+    x = dc.solve(case.pair, y, noise_std=NOISE, bounds=(0.3, 9.0)).x
+    near = x < 0.3 + 1e-6
+    assert bool(near.any())
+    assert float((x[near] - 0.3).abs().max()) < 1e-12
+
+
 def test_a_span_of_enough_pairs_holds_the_posterior_means(monkeypatch):
     """All of them for the member that it was grown with, roughly that of the likeliest one."""
     monkeypatch.setattr(span_growth, "PAYS", -1.0)  # every pair does

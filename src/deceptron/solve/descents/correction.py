@@ -187,7 +187,7 @@ class Correction:
         count: Float[Tensor, "#B"],
     ) -> Chosen:
         low, high = (
-            torch.as_tensor(side, device=start.device).double() - start.double()
+            torch.as_tensor(side, dtype=start.dtype, device=start.device).double() - start.double()
             for side in (box.low, box.high)
         )
         return choose_in_box(
