@@ -15,7 +15,6 @@ from torch import Tensor
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count, check_range
 from deceptron.core.differentiate import Linearisation
-from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.rows import RowData, dot
@@ -65,7 +64,7 @@ class ConjugateGradients:
 
     def factor(self, model: Model, point: Point, box: Box | None) -> Face:
         """Only the mask and the room: products with J are made as the iteration asks for them."""
-        free = free_components(point, box)
+        free = point.free(box)
         nothing = torch.zeros_like(point.x)
         if box is None or not self.in_box:
             return Face(free, nothing - torch.inf, nothing + torch.inf)

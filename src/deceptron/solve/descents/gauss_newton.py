@@ -10,9 +10,8 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_range
-from deceptron.solve.linear import LinearSolver
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import LinearSolver, Proposal
 from deceptron.solve.rows import RowData, dot, norm
 
 
