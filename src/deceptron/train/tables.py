@@ -14,7 +14,7 @@ from torch import Tensor
 from deceptron.core import corrections as dense
 from deceptron.core import sketch
 from deceptron.core.corrections import Corrections
-from deceptron.core.differentiate import Linearisation, jvp
+from deceptron.core.differentiate import Linearisation, jacobian_of_row
 from deceptron.core.protocols import RowMap
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem
@@ -57,7 +57,8 @@ def with_tables(
     if x[0].numel() <= LARGEST_DENSE or corrections.eigen is not None:
         jacobians = []
         for place, row in enumerate(points):
-            jacobians.append(_dense(forward, row) / noise.cpu()[:, None])
+            jacobian = jacobian_of_row(forward, row, max(1, HELD // row.numel()))
+            jacobians.append(jacobian.cpu() / noise.cpu()[:, None])
             told(0.5 * (place + 1) / len(points))
         tables = dense.tabulated(corrections, jacobians, told=lambda share: told(0.5 + 0.5 * share))
     else:
@@ -75,16 +76,6 @@ def with_tables(
         log_variances=variances,
         table_unit=corrections.scale,
     )
-
-
-def _dense(forward: RowMap, row: Float[Tensor, "1 *x"]) -> Float[Tensor, "m n"]:
-    columns = []
-    with torch.no_grad():
-        for unit in torch.eye(row.numel()).to(row).split(max(1, HELD // row.numel())):
-            tangents = unit.reshape(-1, *row.shape[1:])
-            point = row.expand(len(unit), *row.shape[1:]).contiguous()
-            columns.append(jvp(forward, point, tangents)[1].flatten(1).double())
-    return torch.cat(columns).T.cpu()
 
 
 class _Products:
