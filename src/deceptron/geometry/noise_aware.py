@@ -21,7 +21,7 @@ from torch import Tensor
 
 from deceptron.core import ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.checks import check_count, check_rows
+from deceptron.core.checks import check_count, check_pair, check_rows
 from deceptron.core.differentiate import jacobian_of_row, jvp
 from deceptron.core.filling import filled
 from deceptron.core.pieces import rows_at_a_time
@@ -223,8 +223,7 @@ def normalised_noise(
 
 
 def _forward(pair: Pair, x: Tensor, forward: RowMap | None) -> RowMap:
-    if not isinstance(pair, Pair):
-        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_pair(pair)
     check_rows("x", x)
     if forward is None:
         return pair.f

@@ -14,6 +14,9 @@ from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import SearchState, Step
 from deceptron.solve.rows import dot
 
+# Of a step without derivatives, after which a row gives up.
+MOST_HALVINGS = 4
+
 
 def _round_off(misfit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     """How far two evaluations of the same misfit may differ."""
@@ -89,18 +92,9 @@ class Armijo:
 
 @dataclass(frozen=True)
 class Decrease:
-    """Accept any decrease beyond round-off; else shrink the scale. Asks for no derivative."""
-
-    shrink: float = 0.5
-    max_backtracks: int = 4
+    """Accept any decrease beyond round-off; else halve the scale. Asks for no derivative."""
 
     needs_trial_gradient = False
-
-    def __post_init__(self) -> None:
-        check_range(
-            "Decrease(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True
-        )
-        check_count("Decrease(max_backtracks=...)", self.max_backtracks, low=0)
 
     def start(self, model: Model, point: Point) -> SearchState:
         """Full step, no trials yet."""
@@ -112,8 +106,8 @@ class Decrease:
         """Compare the misfits."""
         accept = trial.misfit < point.misfit - _round_off(point.misfit)
         trials = state.rejections
-        give_up = ~accept & (trials >= self.max_backtracks)
-        scale = torch.where(accept, 1.0, self.shrink * state.scale)
+        give_up = ~accept & (trials >= MOST_HALVINGS)
+        scale = torch.where(accept, 1.0, 0.5 * state.scale)
         return accept, SearchState(scale, torch.where(accept, 0, trials + 1)), give_up
 
 

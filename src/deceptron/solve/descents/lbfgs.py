@@ -13,7 +13,7 @@ from torch import Tensor
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import RowData, dot, norm
 
 # Pairs that a row remembers.
@@ -83,7 +83,7 @@ class Memory(Pairs):
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Descent[Memory]):
     """A quasi-Newton step from pairs.
 
     Without a pair the direction is the steepest descent in the objective's metric, of length 1 or
@@ -95,8 +95,6 @@ class LBFGS:
     memory: int = MEMORY
 
     rules = ("l-bfgs",)
-    notes = ()
-    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_count("memory", self.memory)
