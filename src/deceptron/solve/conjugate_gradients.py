@@ -18,6 +18,7 @@ from deceptron.core.differentiate import Linearisation
 from deceptron.solve.model import Model, Point
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.rows import RowData, dot
+from deceptron.solve.span import Span
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,6 @@ class Face(RowData):
     free: Float[Tensor, "B n"]
     low: Float[Tensor, "B n"]
     high: Float[Tensor, "B n"]
-
-
-@dataclass(frozen=True)
-class Start(RowData):
-    """A first guess d and its image J d."""
-
-    d: Float[Tensor, "B n"]
-    image: Float[Tensor, "B m"]
 
 
 @dataclass(frozen=True)
@@ -76,9 +69,11 @@ class ConjugateGradients:
         point: Point,
         factors: RowData,
         damping: Float[Tensor, " B"],
-        start: Start | None = None,
+        start: Span | None = None,
     ) -> Float[Tensor, "B n"]:
-        """Iterate; rows that have converged leave once they are half of the rows."""
+        """Iterate, from the step of ``start``; rows that have converged leave once they are half
+        of the rows.
+        """
         assert isinstance(factors, Face)
         objective = model.objective
         rows = len(point.x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +17,8 @@ from deceptron.solve.rows import dot
 
 # Of a step without derivatives, after which a row gives up.
 MOST_HALVINGS = 4
+
+_check_share = partial(check_range, low=0, high=1, open_low=True, open_high=True)
 
 
 def _round_off(misfit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
@@ -50,15 +53,8 @@ class Armijo:
 
     def __post_init__(self) -> None:
         check_range("Armijo(initial_scale=...)", self.initial_scale, low=0, open_low=True)
-        check_range(
-            "Armijo(sufficient_decrease=...)",
-            self.sufficient_decrease,
-            low=0,
-            high=1,
-            open_low=True,
-            open_high=True,
-        )
-        check_range("Armijo(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True)
+        _check_share("Armijo(sufficient_decrease=...)", self.sufficient_decrease)
+        _check_share("Armijo(shrink=...)", self.shrink)
         check_count("Armijo(max_backtracks=...)", self.max_backtracks, low=0)
 
     def start(self, model: Model, point: Point) -> SearchState:
@@ -144,10 +140,8 @@ class Wolfe:
 
     def __post_init__(self) -> None:
         c1, c2 = self.sufficient_decrease, self.curvature
-        check_range("Wolfe(curvature=...)", c2, low=0, high=1, open_low=True, open_high=True)
-        check_range(
-            "Wolfe(sufficient_decrease=...)", c1, low=0, high=c2, open_low=True, open_high=True
-        )
+        _check_share("Wolfe(curvature=...)", c2)
+        _check_share("Wolfe(sufficient_decrease=...)", c1, high=c2)
         check_range("Wolfe(expand=...)", self.expand, low=2)
         check_count("Wolfe(patience=...)", self.patience)
         check_count("Wolfe(max_trials=...)", self.max_trials)

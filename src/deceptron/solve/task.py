@@ -54,7 +54,7 @@ class Known:
 
     @staticmethod
     def of(pair: Pair | RowMap) -> Known:
-        """Ask."""
+        """What ``pair`` has of it."""
         f: RowMap | None = getattr(pair, "f", None)
         g: RowMap | None = getattr(pair, "g", None)
         if f is None or g is None:

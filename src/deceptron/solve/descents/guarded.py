@@ -42,7 +42,7 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count, check_range
-from deceptron.solve.conjugate_gradients import ConjugateGradients, Start
+from deceptron.solve.conjugate_gradients import ConjugateGradients
 from deceptron.solve.descents.lbfgs import MEMORY, Pairs
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import Descent, Proposal
@@ -191,7 +191,7 @@ class Guarded(Descent[Rung]):
         model, point, learned = model.at(rows), point.take(rows), learned.take(rows)
         factors = linear.factor(model, point, box)
         undamped = torch.zeros_like(point.misfit)
-        step = linear.solve(model, point, factors, undamped, Start(learned.d, learned.image))
+        step = linear.solve(model, point, factors, undamped, learned)
         return direction.index_copy(0, rows, feasible(point.x, step, box))
 
     def _by_pairs(
