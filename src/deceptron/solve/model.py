@@ -89,13 +89,6 @@ class Tally:
         else:
             self._own[kind][rows] += amount
 
-    def counts(self, kind: str) -> Int[Tensor, " B"]:
-        """Totals of the live rows."""
-        if kind in self._own:
-            return self._own[kind] + self._common[kind]
-        count = self._common[kind]
-        return torch.full((self._rows,), count, dtype=torch.int64, device=self._device)
-
     def table(self) -> Int[Tensor, "B kinds"]:
         """Totals of the live rows, a column for each of ``KINDS``."""
         common = torch.tensor([self._common[kind] for kind in KINDS], device=self._device)
@@ -106,8 +99,7 @@ class Tally:
 
     def evaluations(self) -> Int[Tensor, " B"]:
         """All that the live rows asked of a map, counted alike."""
-        first, *others = (self.counts(kind) for kind in KINDS[:-1])
-        return sum(others, first)
+        return self.table()[:, :-1].sum(1)  # linear steps are made of these
 
     def keep(self, index: Int[Tensor, " k"]) -> None:
         """Only the rows at ``index`` stay."""
