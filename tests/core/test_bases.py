@@ -173,3 +173,15 @@ def test_a_basis_that_was_used_is_still_the_same():
     before = digest(basis)
     basis.forward(normal(2, 6))
     assert digest(basis) == before
+
+
+@pytest.mark.parametrize("kind", ["waves", "eigen"])
+def test_a_basis_that_was_first_used_in_inference_mode_can_be_differentiated(kind):
+    # Of a length that no other test uses: waves are kept for the process.
+    n = 23
+    basis = GridBasis((n,), ("cosine",)) if kind == "waves" else EigenBasis(torch.eye(n)[:5])
+    with torch.inference_mode():
+        basis.forward(normal(2, n))
+    x = normal(3, n).requires_grad_()
+    basis.back(basis.forward(x)).square().sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach())

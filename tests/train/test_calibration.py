@@ -121,7 +121,7 @@ def test_without_noise_there_is_nothing_to_calibrate():
 def test_the_share_and_the_factor_have_rows_of_their_own(trained, monkeypatch):
     """Rows that the share is chosen on must not say how wide the bars are, nor the other way."""
     seen = {}
-    module = sys.modules["deceptron.train.calibration"]
+    module = sys.modules["deceptron.train.start_bars"]
     for name in ("fit_prior_share", "fit_interval_factor"):
         fit = getattr(module, name)
 

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.constants import constant
 from deceptron.core.fast_waves import from_waves, to_waves
 
 # An axis with fewer points is a list of components, not a grid.
@@ -135,13 +136,15 @@ class EigenBasis:
 
     def _complete(self, device: torch.device) -> Float[Tensor, "n n"]:
         if device not in self._kept:
-            k, n = self.vectors.shape
-            vectors = self.vectors.double().T
-            if k < n:
-                # The columns that QR adds span the complement of the first k.
-                full = torch.linalg.qr(vectors, mode="complete").Q
-                vectors = torch.cat([vectors, full[:, k:]], 1)
-            self._kept[device] = vectors.to(device)
+            # What is kept must be of use to those who differentiate, too.
+            with torch.inference_mode(False):
+                k, n = self.vectors.shape
+                vectors = self.vectors.double().T
+                if k < n:
+                    # The columns that QR adds span the complement of the first k.
+                    full = torch.linalg.qr(vectors, mode="complete").Q
+                    vectors = torch.cat([vectors, full[:, k:]], 1)
+                self._kept[device] = vectors.to(device)
         return self._kept[device]
 
     def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
@@ -223,19 +226,13 @@ def leading(
     return values[:rank].square(), vectors[:, :rank].contiguous()
 
 
-_CPU = torch.device("cpu")
-_KEPT: dict[tuple[str, int, torch.device], tuple[Tensor, Tensor]] = {}
-
-
+@constant
 def _waves(
-    kind: str, length: int, device: torch.device = _CPU
+    kind: str, length: int, device: torch.device | None = None
 ) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
     """Orthonormal waves as rows, and how many half wavelengths each has on the axis."""
-    key = kind, length, device
-    if key not in _KEPT:
-        waves, halves = _made(kind, length)
-        _KEPT[key] = waves.to(device), halves.to(device)
-    return _KEPT[key]
+    waves, halves = _made(kind, length)
+    return waves.to(device=device), halves.to(device=device)
 
 
 def _made(kind: str, length: int) -> tuple[Tensor, Tensor]:

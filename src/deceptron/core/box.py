@@ -18,7 +18,7 @@ Bounds: TypeAlias = tuple[float | Tensor, float | Tensor]
 
 @dataclass(frozen=True)
 class Box:
-    """``low <= x <= high``; numbers stay numbers, because clamping by a number is cheaper."""
+    """``low <= x <= high``, two numbers or two tensors; clamping by numbers is cheaper."""
 
     low: float | Tensor
     high: float | Tensor
@@ -29,7 +29,9 @@ class Box:
         low, high = (_flat(side, x_shape, like) for side in sides(bounds))
         if not isinstance(low, Tensor) and not isinstance(high, Tensor) and low <= high:
             return cls(low, high)
-        low_tensor, high_tensor = torch.as_tensor(low), torch.as_tensor(high)
+        low_tensor, high_tensor = (
+            torch.as_tensor(side, dtype=like.dtype, device=like.device) for side in (low, high)
+        )
         if bool(low_tensor.isnan().any()) or bool(high_tensor.isnan().any()):
             raise ConfigError("bounds must not contain NaN")
         crossed = low_tensor > high_tensor
@@ -39,16 +41,11 @@ class Box:
                 f"(low up to {float(low_tensor.max()):g}, "
                 f"high down to {float(high_tensor.min()):g})"
             )
-        return cls(low, high)
+        return cls(low_tensor, high_tensor)
 
     def project(self, x: Tensor) -> Tensor:
         """The nearest point of the box."""
-        if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
-            return torch.minimum(
-                torch.maximum(x, torch.as_tensor(self.low, dtype=x.dtype, device=x.device)),
-                torch.as_tensor(self.high, dtype=x.dtype, device=x.device),
-            )
-        return x.clamp(self.low, self.high)
+        return x.clamp(self.low, self.high)  # type: ignore[arg-type]  # numbers, or tensors
 
     def touched(self, x: Tensor) -> Tensor:
         """Mask of the components at a bound."""

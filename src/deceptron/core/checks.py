@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.protocols import Pair
 
 
 def check_rows(
@@ -37,6 +38,12 @@ def check_rows(
             f"{name} must be on device {device}; got {value.device}: use {name}.to(...)"
         )
     return value
+
+
+def check_pair(value: object) -> None:
+    """Refuse what is no pair."""
+    if not isinstance(value, Pair):
+        raise ConfigError(f"pair must have methods f and g; got {type(value).__name__}")
 
 
 def check_range(

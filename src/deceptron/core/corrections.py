@@ -18,10 +18,11 @@ was made for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -46,6 +47,10 @@ SIZES = (
 # Where tables are made: powers of ten.
 DETERMINANT_NODES = tuple(-14.0 + 0.25 * k for k in range(69))
 VARIANCE_NODES = tuple(-14.0 + 1.0 * k for k in range(18))
+
+# Hears which share of some work is done.
+Told: TypeAlias = Callable[[float], None]
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +131,7 @@ class Corrections:
         ``kept`` leading directions are told apart; so has a field with no axis long enough for
         waves.
         """
+        family = family.cpu()  # members of both kinds stand side by side, and waves are made there
         rows = family.double().flatten(1)
         variance = float(rows.var(0).mean())
         eigen = eigenvalues = None
@@ -202,37 +208,45 @@ def _channels(family: Float[Tensor, "N *x"], grid: GridBasis) -> Float[Tensor, "
     return variance / variance.mean()
 
 
-def tabulated(
+def averaged(
     corrections: Corrections,
-    points: list[Float[Tensor, "m n"]],
-    *,
-    told: Callable[[float], None] = lambda share: None,
+    points: Sequence[P],
+    tables: Callable[[Member, P], tuple[Float[Tensor, " T"], Float[Tensor, "V n"]]],
+    told: Told,
 ) -> tuple[Float[Tensor, "M T"], Float[Tensor, "M V n"]]:
-    """The two tables, averaged over Jacobians J in units of the noise, dense and in float64.
+    """Log-determinants and log-variances of every member, ``tables`` averaged over points.
 
     ``told`` hears the share that is done.
     """
     determinants, variances = [], []
-    t = 10 ** torch.tensor(DETERMINANT_NODES, dtype=torch.float64)
-    v = 10 ** torch.tensor(VARIANCE_NODES, dtype=torch.float64)
-    n = points[0].shape[1]
-    eye = torch.eye(n, dtype=torch.float64)
-    done, total = 0, len(corrections.members) * len(points)
-    for member in corrections.members:
-        root = member.root(eye).T  # K = root root'
-        determinant, variance = torch.zeros_like(t), torch.zeros(len(v), n, dtype=torch.float64)
-        for jacobian in points:
-            image = jacobian @ root
-            values, vectors = torch.linalg.eigh(image.T @ image)
-            values = values.clamp_min(0.0)
-            determinant += torch.log1p(t[:, None] * values).sum(1) / len(points)
-            spread = (root @ vectors).square()
-            variance += (1 / (1 + v[:, None] * values)) @ spread.T / len(points)
-            done += 1
-            told(done / total)
+    for number, member in enumerate(corrections.members):
+        found = []
+        for place, point in enumerate(points, start=1):
+            found.append(tables(member, point))
+            told((number + place / len(points)) / len(corrections.members))
+        determinant, variance = (torch.stack(part).mean(0) for part in zip(*found, strict=True))
         determinants.append(determinant)
         variances.append(variance.clamp_min(1e-30).log())
     return torch.stack(determinants), torch.stack(variances)
+
+
+def tabulated(
+    corrections: Corrections, points: list[Float[Tensor, "m n"]], *, told: Told = lambda share: None
+) -> tuple[Float[Tensor, "M T"], Float[Tensor, "M V n"]]:
+    """The two tables by Jacobians in units of the noise, dense and in float64."""
+    t, v = (10 ** torch.tensor(n, dtype=torch.float64) for n in (DETERMINANT_NODES, VARIANCE_NODES))
+    eye = torch.eye(points[0].shape[1], dtype=torch.float64)
+
+    def tables(member: Member, jacobian: Tensor) -> tuple[Tensor, Tensor]:
+        root = member.root(eye).T  # K = root root'
+        image = jacobian @ root
+        values, vectors = torch.linalg.eigh(image.T @ image)
+        values = values.clamp_min(0.0)
+        spread = (root @ vectors).square()
+        determinant = torch.log1p(t[:, None] * values).sum(1)
+        return determinant, (1 / (1 + v[:, None] * values)) @ spread.T
+
+    return averaged(corrections, points, tables, told)
 
 
 def _between(

@@ -109,6 +109,18 @@ def dense_jacobian(function: RowMap, x: Tensor, outputs: int | None = None) -> T
     return columns.mT
 
 
+def jacobian_of_row(function: RowMap, row: Tensor, together: int) -> Tensor:
+    """Jacobian ``(m, n)`` of one row in float64, by dual numbers, so many columns at a time."""
+    units = torch.eye(row.numel(), dtype=row.dtype, device=row.device).split(together)
+    columns = []
+    with torch.no_grad():
+        for unit in units:
+            points = row.repeat_interleave(len(unit), dim=0)
+            _, pushed = jvp(function, points, unit.reshape(-1, *row.shape[1:]))
+            columns.append(pushed.flatten(1).double())
+    return torch.cat(columns).T
+
+
 def _columns(function: RowMap, x: Tensor, n: int) -> Iterator[tuple[slice, Tensor]]:
     """Which columns of J, and their values ``(B, columns, m)``; as many as go together."""
     rows = len(x)

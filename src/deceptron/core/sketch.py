@@ -15,7 +15,6 @@ For all t at once, ``B E B'`` is a sum over the values of K D, put into bins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +23,14 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core.bases import GridBasis
-from deceptron.core.corrections import DETERMINANT_NODES, VARIANCE_NODES, Corrections, Member
+from deceptron.core.corrections import (
+    DETERMINANT_NODES,
+    VARIANCE_NODES,
+    Corrections,
+    Member,
+    Told,
+    averaged,
+)
 
 # Log-determinants at 32 x 32 against dense ones, at size 0.3: heat-2d is off by 0.25%, darcy-2d by
 # 5 to 11%, less than its points differ from each other (python -m benchmarks.grids accuracy).
@@ -82,30 +88,20 @@ def sketched(
 
 
 def tabulated(
-    corrections: Corrections,
-    sketches: list[Sketch],
-    *,
-    told: Callable[[float], None] = lambda share: None,
+    corrections: Corrections, sketches: list[Sketch], *, told: Told = lambda share: None
 ) -> tuple[Float[Tensor, "M T"], Float[Tensor, "M V n"]]:
-    """The two tables, averaged over sketches; ``told`` hears the share that is done."""
+    """The two tables, averaged over sketches."""
     grid = corrections.grid
     assert grid is not None
-    determinants, variances = [], []
-    done, total = 0, len(corrections.members) * len(sketches)
-    for member in corrections.members:
-        determinant = torch.zeros(len(DETERMINANT_NODES), dtype=torch.float64)
-        variance = torch.zeros(len(VARIANCE_NODES), len(member.spectrum), dtype=torch.float64)
-        for sketch in sketches:
-            seen = _Seen(grid, member, sketch)
-            for place, node in enumerate(DETERMINANT_NODES):
-                determinant[place] += seen.log_determinant(10**node) / len(sketches)
-            for place, node in enumerate(VARIANCE_NODES):
-                variance[place] += seen.variance(10**node) / len(sketches)
-            done += 1
-            told(done / total)
-        determinants.append(determinant)
-        variances.append(variance.log())
-    return torch.stack(determinants), torch.stack(variances)
+
+    def tables(member: Member, sketch: Sketch) -> tuple[Tensor, Tensor]:
+        seen = _Seen(grid, member, sketch)
+        determinants = [seen.log_determinant(10**node) for node in DETERMINANT_NODES]
+        return torch.stack(determinants), torch.stack(
+            [seen.variance(10**n) for n in VARIANCE_NODES]
+        )
+
+    return averaged(corrections, sketches, tables, told)
 
 
 class _Seen:

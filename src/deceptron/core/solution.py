@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -218,7 +218,7 @@ class Solution:
             self,
             **columns,
             cost=self.cost.at(here),
-            record=None if self.record is None else lambda: _known(self.history).at(here),
+            record=None if self.record is None else lambda: cast(History, self.history).at(here),
             error_bars=bars,
             judge=None if self.judge is None else lambda: self.trust.at(here),
         )
@@ -340,8 +340,3 @@ class _Kept(Generic[T]):
 
     def __call__(self) -> T:
         return self.value
-
-
-def _known(history: History | None) -> History:
-    assert history is not None
-    return history

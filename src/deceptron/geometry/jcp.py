@@ -15,7 +15,7 @@ from torch import Tensor
 
 from deceptron.core import ConfigError, Pair, ShapeError
 from deceptron.core.arrays import as_rows, weight_of
-from deceptron.core.checks import check_choice, check_count, check_rows
+from deceptron.core.checks import check_choice, check_count, check_pair, check_rows
 from deceptron.core.differentiate import jvp as push_forward
 
 
@@ -90,8 +90,7 @@ def probe_defects(
     pair: Pair, x: Float[Tensor, "B *x"], probes: Float[Tensor, "B k *x"]
 ) -> Float[Tensor, "B k *x"]:
     """``J_g(f(x)) J_f(x) xi - xi`` for the given probes of each row."""
-    if not isinstance(pair, Pair):
-        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_pair(pair)
     check_rows("x", x)
     if probes.ndim != x.ndim + 1 or probes[:, 0].shape != x.shape:
         raise ShapeError(

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core import ConfigError, Pair, ShapeError
-from deceptron.core.checks import check_range, check_rows
+from deceptron.core import Pair, ShapeError
+from deceptron.core.checks import check_pair, check_range, check_rows
 from deceptron.core.differentiate import dense_jacobian, jvp
 
 
@@ -129,8 +129,7 @@ def first_order_remainder(
 
 
 def _residual(pair: Pair, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    if not isinstance(pair, Pair):
-        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_pair(pair)
     check_rows("x", x)
     y = pair.f(x)
     check_rows("target", target, tuple(y.shape[1:]), dtype=x.dtype, device=x.device)

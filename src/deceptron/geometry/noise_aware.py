@@ -21,8 +21,8 @@ from torch import Tensor
 
 from deceptron.core import ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.checks import check_count, check_rows
-from deceptron.core.differentiate import jvp
+from deceptron.core.checks import check_count, check_pair, check_rows
+from deceptron.core.differentiate import jacobian_of_row, jvp
 from deceptron.core.filling import filled
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
@@ -153,17 +153,17 @@ def optimal_gain(
     n = x[0].numel()
     identity = torch.eye(n, dtype=torch.float64, device=x.device)
     root = prior.sqrt(identity.reshape(n, *x.shape[1:])).reshape(n, n)
-    gains = []
     with torch.no_grad():
-        for row in x.split(1):
-            jacobian, y_shape = _dense(f, row)
-            noise = normalised_noise(pair, noise_std, y_shape).double().flatten()
-            if not bool((noise > 0).all()):
-                raise ConfigError(f"noise_std must be > 0 for an optimal gain; got {noise_std}")
-            # With A = S^(-1/2) J C^(1/2), G* = C^(1/2) (A'A + I)^-1 A' S^(-1/2).
-            whitened = (jacobian / noise[:, None]) @ root
-            factor = torch.linalg.cholesky(whitened.T @ whitened + identity)
-            gains.append(root @ torch.cholesky_solve(whitened.T, factor) / noise)
+        y_shape = tuple(f(x[:1]).shape[1:])
+    noise = normalised_noise(pair, noise_std, y_shape).double().flatten()
+    if not bool((noise > 0).all()):
+        raise ConfigError(f"noise_std must be > 0 for an optimal gain; got {noise_std}")
+    gains = []
+    for row in x.split(1):
+        # With A = S^(-1/2) J C^(1/2), G* = C^(1/2) (A'A + I)^-1 A' S^(-1/2).
+        whitened = (jacobian_of_row(f, row, CHUNK) / noise[:, None]) @ root
+        factor = torch.linalg.cholesky(whitened.T @ whitened + identity)
+        gains.append(root @ torch.cholesky_solve(whitened.T, factor) / noise)
     return torch.stack(gains)
 
 
@@ -222,20 +222,8 @@ def normalised_noise(
         ) from None
 
 
-def _dense(f: RowMap, row: Tensor) -> tuple[Float[Tensor, "m n"], tuple[int, ...]]:
-    """The Jacobian of one row in float64 and the shape of y; a chunk of columns at a time."""
-    n = row.numel()
-    columns = []
-    for basis in torch.eye(n, dtype=row.dtype, device=row.device).split(CHUNK):
-        tangents = basis.reshape(-1, *row.shape[1:])
-        y, pushed = jvp(f, row.repeat_interleave(len(basis), dim=0), tangents)
-        columns.append(pushed.flatten(1).double())
-    return torch.cat(columns).T, tuple(y.shape[1:])
-
-
 def _forward(pair: Pair, x: Tensor, forward: RowMap | None) -> RowMap:
-    if not isinstance(pair, Pair):
-        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_pair(pair)
     check_rows("x", x)
     if forward is None:
         return pair.f

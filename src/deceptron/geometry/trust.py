@@ -21,6 +21,7 @@ from torch import Tensor
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.arrays import as_rows, weight_of
 from deceptron.core.calibration import TrustLimits, calibration_of
+from deceptron.core.checks import check_pair
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
 
@@ -73,8 +74,7 @@ def fit_trust(
 
 def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:
     """RMS of ``f(g(y)) - y``, normalised units, and of ``g(f(x)) - x``, x being g(y) in the box."""
-    if not isinstance(pair, Pair):
-        raise ConfigError(f"pair must have methods f and g; got {type(pair).__name__}")
+    check_pair(pair)
     y = as_rows("y", y, shape=getattr(pair, "y_shape", None), like=weight_of(pair))
     scaler = getattr(pair, "scaler", None)
     bounds: Bounds | None = getattr(pair, "bounds", None)

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core import ConfigError, ShapeError
+from deceptron.core import ShapeError
 from deceptron.core.bases import leading
-from deceptron.core.checks import check_count, check_rows
-from deceptron.maps.network import Network, check_shape, register
+from deceptron.core.checks import check_count
+from deceptron.maps.network import Network, check_pairs, check_shape, register
 
 # Relative jitter that keeps covariances of noise-free data invertible.
 _JITTER = 1e-7
@@ -89,7 +89,7 @@ class LowRank(LinearPart):
         rank: int = 64,
     ) -> LowRank:
         """Predict ``y`` from ``x`` seen with this noise (a number, or one for each component)."""
-        _check_pairs(x, y)
+        check_pairs(cls.__name__, x, y)
         a, b = (rows.flatten(1).to(torch.float64, copy=True) for rows in (x, y))
         rank = min(check_count("rank", rank), a.shape[1], len(a))
         noise = torch.as_tensor(noise_std, dtype=a.dtype, device=a.device)
@@ -199,7 +199,7 @@ class SpectralGain(LinearPart):
         noise_std: float | Tensor = 0.0,
     ) -> SpectralGain:
         """Predict ``y`` from ``x`` seen with white noise of this size (its mean square counts)."""
-        _check_pairs(x, y)
+        check_pairs(cls.__name__, x, y)
         part = cls(x.shape[1:], y.shape[1:]).to(dtype=x.dtype, device=x.device)
         axes = tuple(range(2, x.ndim))
         a, b = x.double(), y.double()
@@ -241,13 +241,3 @@ class SpectralGain(LinearPart):
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
         return {"in_shape": list(self.in_shape), "out_shape": list(self.out_shape)}
-
-
-def _check_pairs(x: Tensor, y: Tensor) -> None:
-    check_rows("x", x)
-    check_rows("y", y, dtype=x.dtype, device=x.device)
-    if len(x) != len(y):
-        raise ShapeError(f"x and y must have the same number of rows; got {len(x)}, {len(y)}")
-    for name, value in (("x", x), ("y", y)):
-        if not bool(value.isfinite().all()):
-            raise ConfigError(f"fit({name}=...) must be finite")

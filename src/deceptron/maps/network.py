@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from deceptron.core import ConfigError, ShapeError, unknown_name
+from deceptron.core.checks import check_rows
 
 NetworkType = TypeVar("NetworkType", bound="type[Network]")
 
@@ -111,3 +112,14 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
     if not sizes or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in sizes):
         raise ConfigError(f"{name} must hold one or more positive integers; got {shape!r}")
     return sizes
+
+
+def check_pairs(network: str, x: Tensor, y: Tensor) -> None:
+    """Rows that a closed form can be fitted to."""
+    check_rows("x", x)
+    check_rows("y", y, dtype=x.dtype, device=x.device)
+    if len(x) != len(y):
+        raise ShapeError(f"x and y must have the same number of rows; got {len(x)}, {len(y)}")
+    for name, value in (("x", x), ("y", y)):
+        if not bool(value.isfinite().all()):
+            raise ConfigError(f"{network}.fit({name}=...) must be finite")

@@ -16,6 +16,9 @@ from deceptron.maps.convolution import PADDINGS, Convolution, channels_last
 from deceptron.maps.network import Network, check_shape, register
 from deceptron.maps.network import activation as make_activation
 
+# Levels, from the lowest one on, that have gates.
+GATED = 3
+
 
 @register("unet")
 class UNet(Network):
@@ -24,8 +27,9 @@ class UNet(Network):
 
     Shapes are ``(channels, *grid)``; every axis of the grid must be divisible by
     2^(levels - 1). The exit starts at zero, so a fresh network is the zero map. ``gates`` lets
-    the mean over the grid scale the channels of the lowest level and of every level on the way
-    up: an answer whose size depends on the whole field, as a pressure's does, needs that.
+    the mean over the grid scale the channels of the lowest level and of the two above it, on the
+    way up: an answer whose size depends on the whole field, as a pressure's does, needs that.
+    Every gate is a product with what the last one has scaled: more of them are unstable.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class UNet(Network):
         self.down_more = nn.ModuleList(convolution(m, m) for m in widths)
         self.up = nn.ModuleList(convolution(n + m, n) for n, m in pairs)
         self.up_more = nn.ModuleList(convolution(n, n) for n, _ in pairs)
-        gated = reversed(widths) if gates else []
+        gated = widths[: -GATED - 1 : -1] if gates else []
         self.gate = nn.ModuleList(Gate(m) for m in gated)
         self.exit = Convolution(d, channels, self.out_shape[0], size=1, zero=True)
         self.act = make_activation(activation)
@@ -93,7 +97,7 @@ class UNet(Network):
         return y
 
     def _gated(self, h: Tensor, turn: int) -> Tensor:
-        return self.gate[turn](h) if self.gates else h
+        return self.gate[turn](h) if turn < len(self.gate) else h
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""

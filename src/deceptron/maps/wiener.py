@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
-from deceptron.core.checks import check_rows
-from deceptron.maps.network import Network, check_shape, register
+from deceptron.maps.network import Network, check_pairs, check_shape, register
 
 
 @register("wiener")
@@ -49,10 +48,7 @@ class Wiener(Network):
         number or one for each component, and S = diag(noise_std^2). For normalised measurements
         that is ``problem.noise_std / scaler.scale``: normalising makes quiet components noisy.
         """
-        check_rows("x", x)
-        check_rows("y", y, dtype=x.dtype, device=x.device)
-        if len(x) != len(y):
-            raise ShapeError(f"x and y must have the same number of rows; got {len(x)}, {len(y)}")
+        check_pairs("Wiener", x, y)
         noise = torch.as_tensor(noise_std, dtype=torch.float64, device=x.device)
         if not bool(((noise >= 0) & noise.isfinite()).all()):
             raise ConfigError(f"noise_std must be finite and >= 0; got {noise_std}")
@@ -63,9 +59,6 @@ class Wiener(Network):
                 f"noise_std must broadcast to one row of y, shape {tuple(y.shape[1:])}; "
                 f"got {tuple(noise.shape)}"
             ) from None
-        for name, value in (("x", x), ("y", y)):
-            if not bool(value.isfinite().all()):
-                raise ConfigError(f"Wiener.fit({name}=...) must be finite")
         estimate = cls(x.shape[1:], y.shape[1:]).to(dtype=x.dtype, device=x.device)
         mean_x, mean_y, gain = _gain(x.flatten(1).double(), y.flatten(1).double(), variance)
         estimate.mean_x.copy_(mean_x)

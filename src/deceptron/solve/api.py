@@ -27,9 +27,8 @@ from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
 from deceptron.solve.noise import noise_rows
-from deceptron.solve.progress import progress_callback
 from deceptron.solve.recorder import Recorder
-from deceptron.solve.snapshot import Callback, Snapshot
+from deceptron.solve.snapshot import Callback, Snapshot, progress_callback
 from deceptron.solve.starts import given_rows
 from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.strays import with_strays_returned
@@ -154,22 +153,9 @@ def solve(
     warm = None
     if check_count("surrogate_steps", surrogate_steps, low=0):
         _check_surrogate_steps(surrogate_steps, simulator, chosen)
-        warm = solve(
-            pair,
-            y,
-            method=chosen,
-            x0=x0,
-            bounds=bounds,
-            noise_std=noise_std,
-            prior=prior,
-            tau=tau,
-            max_iterations=surrogate_steps,
-            gradient_tolerance=gradient_tolerance,
-            decrease_tolerance=decrease_tolerance,
-            step_tolerance=step_tolerance,
-            history=False,
-            **rules,
-        )
+        alone = {"forward": None, "differentiable": None, "callback": None, "progress": False}
+        first = {"surrogate_steps": 0, "max_iterations": surrogate_steps, "history": False}
+        warm = solve(pair, y, **{**settings, **alone, **first})
         x0 = warm.x
     with torch.inference_mode(False), torch.no_grad(), _no_autocast():
         task = prepare(

@@ -44,8 +44,8 @@ def choose_in_box(
     count: Float[Tensor, " B"],
     free_noise: bool,
 ) -> Chosen:
-    """``chosen`` with rows that leave the box weighed again. The span must be everything, in the
-    coordinates of x; the bounds are those of the correction.
+    """``chosen`` with rows that leave the box weighed again. The span must be the whole space,
+    in the coordinates of x; the bounds are those of the correction.
     """
     outside = ((chosen.z < low) | (chosen.z > high)) & chosen.z.isfinite()
     rows = outside.any(1).nonzero().flatten()

@@ -15,10 +15,10 @@ from torch import Tensor
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count, check_range
 from deceptron.core.differentiate import Linearisation
-from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
 from deceptron.solve.objective import LeastSquares
 from deceptron.solve.rows import RowData, dot
+from deceptron.solve.span import Span
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,6 @@ class Face(RowData):
     free: Float[Tensor, "B n"]
     low: Float[Tensor, "B n"]
     high: Float[Tensor, "B n"]
-
-
-@dataclass(frozen=True)
-class Start(RowData):
-    """A first guess d and its image J d."""
-
-    d: Float[Tensor, "B n"]
-    image: Float[Tensor, "B m"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ class ConjugateGradients:
 
     def factor(self, model: Model, point: Point, box: Box | None) -> Face:
         """Only the mask and the room: products with J are made as the iteration asks for them."""
-        free = free_components(point, box)
+        free = point.free(box)
         nothing = torch.zeros_like(point.x)
         if box is None or not self.in_box:
             return Face(free, nothing - torch.inf, nothing + torch.inf)
@@ -77,9 +69,11 @@ class ConjugateGradients:
         point: Point,
         factors: RowData,
         damping: Float[Tensor, " B"],
-        start: Start | None = None,
+        start: Span | None = None,
     ) -> Float[Tensor, "B n"]:
-        """Iterate; rows that have converged leave once they are half of the rows."""
+        """Iterate, from the step of ``start``; rows that have converged leave once they are half
+        of the rows.
+        """
         assert isinstance(factors, Face)
         objective = model.objective
         rows = len(point.x)

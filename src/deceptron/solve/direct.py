@@ -8,7 +8,7 @@ from torch import Tensor
 
 from deceptron.core.status import Reason
 from deceptron.solve.model import Model
-from deceptron.solve.outcome import Outcome, refused
+from deceptron.solve.outcome import Outcome, finite_rows
 from deceptron.solve.snapshot import Callback, Snapshot
 from deceptron.solve.stopping import Stopping
 
@@ -25,13 +25,9 @@ def answered(
 
     A callback is told once, when all is done.
     """
-    rows, ended = refused(model, x, target)
-    if rows is None:
-        rows = torch.arange(len(x), device=x.device)
-    elif len(rows) == 0:
+    rows, x, target, ended = finite_rows(model, x, target)
+    if len(rows) == 0:
         return Outcome.in_order(ended)
-    else:
-        x, target = x[rows], target[rows]
     point, objective = model.values(x, target), model.objective
     residual = objective.residual(point.fit)
     end = torch.full_like(

@@ -4,7 +4,7 @@ With r the residual in units of the noise, A the Jacobian in those units and e ~
 evidence of (K, t) is the likelihood of r under N(0, t A K A' + 1), and minus twice its logarithm is
 ``min_e |r - A e|^2 + |e|^2_K / t  +  log det (1 + t K^(1/2) A'A K^(1/2))``. The minimum is taken in
 a span of directions q with images A q: it needs no product beyond those that made the span. The
-second term comes from a table, or from the row itself where the span is everything.
+second term comes from a table, or from the row itself where the span is the whole space.
 
 Where nobody has told the noise, it may be larger than the pair was trained for by a factor v >= 1:
 the same data then cost ``min / v^2 + m log v^2``, least at ``v^2 = min / m``, for the same K and
@@ -39,8 +39,8 @@ PREFERENCE = 3.0
 class Chosen(RowData):
     """The correction of each row in the coordinates of its span, and what it rests on.
 
-    ``noise`` is v, ``spread`` the standard deviation of each coordinate where the span is
-    everything (else it has no columns). ``score`` is minus twice the logarithm of the evidence, and
+    ``noise`` is v, ``spread`` the standard deviation of each coordinate where the span is the whole
+    space (else it has no columns). ``score`` is minus twice the logarithm of the evidence, and
     ``nothing`` the same of no correction at all.
     """
 

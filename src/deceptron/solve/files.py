@@ -320,26 +320,7 @@ def _xarray(source: Source, stack: ExitStack) -> Rows:
     how = {"engine": "zarr", "consolidated": False} if source.path.is_dir() else {}
     data = stack.enter_context(xarray.open_dataset(source.path, cache=False, **how))
     found = data[_pick(source, list(map(str, data.data_vars)))]
-    return Rows(source.path, _Lazy(found), str(found.dims[0]) if found.dims else "row")
-
-
-@dataclass(frozen=True)
-class _Lazy:
-    """A variable of xarray, whose slices are read when they are asked for."""
-
-    found: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.found.shape)
-
-    @property
-    def dtype(self) -> Any:
-        return self.found.dtype
-
-    def __getitem__(self, rows: slice) -> Array:
-        values: Array = self.found[rows].values
-        return values
+    return Rows(source.path, found, str(found.dims[0]) if found.dims else "row")
 
 
 _OPEN = {

@@ -13,8 +13,9 @@ from deceptron.core.protocols import Pair, RowMap
 from deceptron.solve.descents.correction import DENSE, PAIRS
 from deceptron.solve.evidence import Quadratics
 from deceptron.solve.forward import as_forward
-from deceptron.solve.measured_span import Spanned
+from deceptron.solve.measured_span import MeasuredSpan
 from deceptron.solve.methods import get_method
+from deceptron.solve.span_growth import grow
 from deceptron.solve.task import Known, prepare
 
 
@@ -24,7 +25,7 @@ class FirstFits:
 
     rows: Int[Tensor, " k"]
     start: Float[Tensor, "k n"]
-    span: Spanned | None
+    span: MeasuredSpan | None
     corrections: Corrections
 
     def fit(self, member: int, size: int) -> Float[Tensor, "k n"]:
@@ -40,21 +41,8 @@ class FirstFits:
 
 def first_fits(pair: Pair, y: Tensor, *, forward: RowMap, first: int = 0) -> FirstFits:
     """Linearise the rows that need it at their start; ``first`` is the number of the first row."""
-    method = get_method("guarded")
     with torch.no_grad():
-        task = prepare(
-            Known.of(pair),
-            y,
-            method,
-            forward=as_forward(forward),
-            differentiable=None,
-            x0=None,
-            bounds=None,
-            noise_std=None,
-            prior=None,
-            tau=None,
-            own_rule=False,
-        )
+        task = prepare(Known.of(pair), y, get_method("guarded"), forward=as_forward(forward))
         assert task.corrections is not None
         model = task.model()
         point = model.values(task.start, task.target)
@@ -62,9 +50,9 @@ def first_fits(pair: Pair, y: Tensor, *, forward: RowMap, first: int = 0) -> Fir
         start, span = task.start[rows], None
         if len(rows):
             here = point.take(rows)
-            span = Spanned(model.at(rows), here, start, task.box, task.corrections)
+            span = MeasuredSpan(model.at(rows), here, start, task.box, task.corrections)
             if start.shape[1] <= DENSE:
                 span.fill()
             else:
-                span.grow(None, PAIRS[0])
+                grow(span, None, PAIRS[0])
     return FirstFits(rows + first, start, span, task.corrections)

@@ -21,7 +21,7 @@ from deceptron.core.box import Box
 from deceptron.core.status import Reason
 from deceptron.solve.endings import Endings, named
 from deceptron.solve.model import Model, Point, Trial
-from deceptron.solve.outcome import Outcome, refused
+from deceptron.solve.outcome import Outcome, finite_rows
 from deceptron.solve.protocols import Descent, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
@@ -65,11 +65,7 @@ class Loop:
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
         """Solve every row from ``x0``."""
-        rows, self.ended = refused(self.model, x0, target)
-        if rows is None:
-            rows = torch.arange(x0.shape[0], device=x0.device)
-        else:
-            x0, target = x0[rows], target[rows]
+        rows, x0, target, self.ended = finite_rows(self.model, x0, target)
         self.live = _Live(rows, target, torch.zeros_like(rows), torch.zeros_like(rows))
         passes = 0
         if rows.shape[0]:

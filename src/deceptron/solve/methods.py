@@ -21,8 +21,7 @@ from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS, MEMORY
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
-from deceptron.solve.linear import LinearSolver
-from deceptron.solve.protocols import Descent, Search
+from deceptron.solve.protocols import Descent, LinearSolver, Search
 from deceptron.solve.searches import AdaptiveDamping, Armijo, Decrease, Wolfe
 from deceptron.solve.shares import Shares
 from deceptron.solve.span import Directions

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from deceptron.core.box import Box
 from deceptron.core.differentiate import Linearisation, dense_jacobian, jvp, pull_back
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.history import Cost
@@ -48,6 +50,17 @@ class Point(RowData):
         assert self.known_gradient is not None
         return self.known_gradient
 
+    def free(self, box: Box | None) -> Float[Tensor, "B n"]:
+        """1 where a step may move, 0 where -gradient pushes against a bound that is already
+        reached.
+
+        Restricting the quadratic model to the free components is what keeps a projected Newton
+        step a descent step (Bertsekas 1982).
+        """
+        if box is None:
+            return torch.ones_like(self.x)
+        return box.free(self.x, self.gradient).to(self.x.dtype)
+
 
 KINDS = tuple(entry.name for entry in fields(Cost))
 
@@ -76,13 +89,6 @@ class Tally:
         else:
             self._own[kind][rows] += amount
 
-    def counts(self, kind: str) -> Int[Tensor, " B"]:
-        """Totals of the live rows."""
-        if kind in self._own:
-            return self._own[kind] + self._common[kind]
-        count = self._common[kind]
-        return torch.full((self._rows,), count, dtype=torch.int64, device=self._device)
-
     def table(self) -> Int[Tensor, "B kinds"]:
         """Totals of the live rows, a column for each of ``KINDS``."""
         common = torch.tensor([self._common[kind] for kind in KINDS], device=self._device)
@@ -93,8 +99,7 @@ class Tally:
 
     def evaluations(self) -> Int[Tensor, " B"]:
         """All that the live rows asked of a map, counted alike."""
-        first, *others = (self.counts(kind) for kind in KINDS[:-1])
-        return sum(others, first)
+        return self.table()[:, :-1].sum(1)  # linear steps are made of these
 
     def keep(self, index: Int[Tensor, " k"]) -> None:
         """Only the rows at ``index`` stay."""
@@ -146,15 +151,8 @@ class Model:
 
     def at(self, rows: Int[Tensor, " k"]) -> Model:
         """The same maps for a sub-batch that consists of the live rows ``rows``."""
-        other = Model(
-            self._f,
-            self._g,
-            x_shape=self.x_shape,
-            y_shape=self.y_shape,
-            tally=self.tally,
-            objective=self.objective.at(rows),
-            surrogate=self._surrogate,
-        )
+        other = copy(self)
+        other.objective = self.objective.at(rows)
         other._rows = rows if self._rows is None else self._rows[rows]
         return other
 

@@ -65,8 +65,8 @@ class LeastSquares:
         """For a sub-batch that consists of these rows."""
         own = {
             name: value[rows]
-            for name in ("count", "observed", "weight", "level", "tau", "precision", "certainty")
-            if (value := getattr(self, name)) is not None and len(value) > 1
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and len(value) > 1
         }
         return replace(self, **own) if own else self
 

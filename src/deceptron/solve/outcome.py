@@ -49,14 +49,14 @@ class Outcome(RowData):
         return joined(parts).take(order).changed(notes=notes)
 
 
-def refused(
+def finite_rows(
     model: Model, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]
-) -> tuple[Int[Tensor, " k"] | None, list[Outcome]]:
-    """The rows that can be evaluated, None if all can, and how the others ended: a simulator may
-    refuse NaN for all of them. ``model`` keeps the former.
+) -> tuple[Int[Tensor, " k"], Float[Tensor, "k n"], Float[Tensor, "k m"], list[Outcome]]:
+    """The rows that can be evaluated, their start and target, and how the others ended: a simulator
+    may refuse NaN for all of them. ``model`` keeps the former.
     """
     if math.isfinite(float(x.sum() + target.sum())):
-        return None, []
+        return torch.arange(len(x), device=x.device), x, target, []
     observed = (target.abs() < torch.inf).all(1)
     usable = observed & (x.abs() < torch.inf).all(1)
     bad, rows = (~usable).nonzero().flatten(), usable.nonzero().flatten()
@@ -76,4 +76,4 @@ def refused(
         cost=model.tally.table().index_select(0, bad),
     )
     model.keep(rows)
-    return rows, [ended] if len(bad) else []
+    return rows, x[rows], target[rows], [ended] if len(bad) else []

@@ -140,3 +140,22 @@ class Search(Protocol[S]):
     ) -> tuple[Bool[Tensor, " B"], S, Bool[Tensor, " B"]]:
         """Which trials to accept, the state for each row's next trial, and which rows give up."""
         ...
+
+
+class LinearSolver(Protocol):
+    """Batched damped Gauss-Newton steps over the free components: with the objective's w, k, m, M,
+
+        min_d  |w (J d + r)|^2 + k |x + d - m|_M^2 + damping |d|_M^2
+
+    by products with J alone (``ConjugateGradients``), or by forming it (``Dense``).
+    """
+
+    def factor(self, model: Model, point: Point, box: Box | None) -> RowData:
+        """What the solves at this point share."""
+        ...
+
+    def solve(
+        self, model: Model, point: Point, factors: RowData, damping: Float[Tensor, " B"]
+    ) -> Float[Tensor, "B n"]:
+        """The step d, for any damping."""
+        ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +14,11 @@ from deceptron.core.checks import check_count, check_range
 from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import SearchState, Step
 from deceptron.solve.rows import dot
+
+# Of a step without derivatives, after which a row gives up.
+MOST_HALVINGS = 4
+
+_check_share = partial(check_range, low=0, high=1, open_low=True, open_high=True)
 
 
 def _round_off(misfit: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
@@ -47,15 +53,8 @@ class Armijo:
 
     def __post_init__(self) -> None:
         check_range("Armijo(initial_scale=...)", self.initial_scale, low=0, open_low=True)
-        check_range(
-            "Armijo(sufficient_decrease=...)",
-            self.sufficient_decrease,
-            low=0,
-            high=1,
-            open_low=True,
-            open_high=True,
-        )
-        check_range("Armijo(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True)
+        _check_share("Armijo(sufficient_decrease=...)", self.sufficient_decrease)
+        _check_share("Armijo(shrink=...)", self.shrink)
         check_count("Armijo(max_backtracks=...)", self.max_backtracks, low=0)
 
     def start(self, model: Model, point: Point) -> SearchState:
@@ -89,18 +88,9 @@ class Armijo:
 
 @dataclass(frozen=True)
 class Decrease:
-    """Accept any decrease beyond round-off; else shrink the scale. Asks for no derivative."""
-
-    shrink: float = 0.5
-    max_backtracks: int = 4
+    """Accept any decrease beyond round-off; else halve the scale. Asks for no derivative."""
 
     needs_trial_gradient = False
-
-    def __post_init__(self) -> None:
-        check_range(
-            "Decrease(shrink=...)", self.shrink, low=0, high=1, open_low=True, open_high=True
-        )
-        check_count("Decrease(max_backtracks=...)", self.max_backtracks, low=0)
 
     def start(self, model: Model, point: Point) -> SearchState:
         """Full step, no trials yet."""
@@ -112,8 +102,8 @@ class Decrease:
         """Compare the misfits."""
         accept = trial.misfit < point.misfit - _round_off(point.misfit)
         trials = state.rejections
-        give_up = ~accept & (trials >= self.max_backtracks)
-        scale = torch.where(accept, 1.0, self.shrink * state.scale)
+        give_up = ~accept & (trials >= MOST_HALVINGS)
+        scale = torch.where(accept, 1.0, 0.5 * state.scale)
         return accept, SearchState(scale, torch.where(accept, 0, trials + 1)), give_up
 
 
@@ -150,10 +140,8 @@ class Wolfe:
 
     def __post_init__(self) -> None:
         c1, c2 = self.sufficient_decrease, self.curvature
-        check_range("Wolfe(curvature=...)", c2, low=0, high=1, open_low=True, open_high=True)
-        check_range(
-            "Wolfe(sufficient_decrease=...)", c1, low=0, high=c2, open_low=True, open_high=True
-        )
+        _check_share("Wolfe(curvature=...)", c2)
+        _check_share("Wolfe(sufficient_decrease=...)", c1, high=c2)
         check_range("Wolfe(expand=...)", self.expand, low=2)
         check_count("Wolfe(patience=...)", self.patience)
         check_count("Wolfe(max_trials=...)", self.max_trials)

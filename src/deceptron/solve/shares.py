@@ -12,6 +12,8 @@ from deceptron.solve.model import Model, Point
 from deceptron.solve.protocols import SearchState, Step
 
 GUESS, WHOLE = 2.0, 1.0
+# The share of its misfit that a trial must gain, and how often the way is halved.
+DECREASE, MOST_HALVINGS = 1e-3, 5
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,15 @@ class Sharing(SearchState):
 
 @dataclass(frozen=True)
 class Shares:
-    """A trial is taken if it explains the data or lowers the misfit by the share ``decrease``. A
-    row that has moved and is explained takes what lowers its misfit.
+    """A trial is taken if it explains the data or lowers the misfit enough. A row that has moved
+    and is explained takes what lowers its misfit.
 
     With ``guesses`` the first trial of a point is the descent's guess, at scale 2, where it has
-    one; that has to explain the data. After ``most`` halvings a row gives up, and at once if it was
+    one; that has to explain the data. After some halvings a row gives up, and at once if it was
     where the linearisation leads before it tried.
     """
 
     guesses: bool = False
-    decrease: float = 1e-3
-    most: int = 5
 
     needs_trial_gradient = False
 
@@ -48,10 +48,10 @@ class Shares:
         """A row is decided by its own misfit."""
         guessing, promise = step.proposal.provisional, step.proposal.promise
         assert guessing is not None
-        lower = trial.fit <= (1 - self.decrease) * point.fit
+        lower = trial.fit <= (1 - DECREASE) * point.fit
         accept = trial.explained | (lower & ~guessing)
         share = torch.where(guessing, GUESS, state.scale.clamp(max=WHOLE))
-        last = share <= 0.5**self.most
+        last = share <= 0.5**MOST_HALVINGS
         refining = state.moved & point.explained
         accept = torch.where(refining, trial.explained & (trial.fit < point.fit), accept)
         if promise is not None:

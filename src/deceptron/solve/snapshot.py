@@ -1,12 +1,16 @@
-"""What a callback sees of a run."""
+"""What a callback sees of a run, and the one that shows how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from deceptron.core.progress import progress
+from deceptron.solve.stopping import RUNNING
 
 
 @dataclass(frozen=True)
@@ -35,3 +39,23 @@ class Snapshot:
 
 
 Callback = Callable[[int, Snapshot], object]
+
+
+@contextmanager
+def progress_callback(
+    callback: Callback | None, *, rows: int, enabled: bool
+) -> Iterator[Callback | None]:
+    """Wrap ``callback`` (or none) so that rows which are done are shown."""
+    if not enabled:
+        yield callback
+        return
+    with progress("solving") as show:
+        done = 0
+
+        def watched(number: int, snapshot: Snapshot) -> object:
+            nonlocal done
+            done += int((snapshot.reason != RUNNING).sum())
+            show(done, rows, f"pass {number}")
+            return callback(number, snapshot) if callback is not None else None
+
+        yield watched

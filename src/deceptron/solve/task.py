@@ -54,7 +54,7 @@ class Known:
 
     @staticmethod
     def of(pair: Pair | RowMap) -> Known:
-        """Ask."""
+        """What ``pair`` has of it."""
         f: RowMap | None = getattr(pair, "f", None)
         g: RowMap | None = getattr(pair, "g", None)
         if f is None or g is None:
@@ -153,16 +153,21 @@ class Task:
     corrections: Corrections | None
 
     @property
+    def _side(self) -> int:
+        """Which of two numbers of a calibration holds: on the surrogate, or on a simulator."""
+        return 0 if self.on_surrogate else 1
+
+    @property
     def corrects_explained_rows(self) -> bool:
         """Whether a start that explains its data is corrected all the same."""
         if self.corrections is None or self.keeps_starts:
             return False
-        return self.corrections.eager[0 if self.on_surrogate else 1]
+        return self.corrections.eager[self._side]
 
     @property
     def keeps_starts(self) -> bool:
         """Whether a start that does not explain its data is left as it is all the same."""
-        return self.corrections is not None and self.corrections.keep[0 if self.on_surrogate else 1]
+        return self.corrections is not None and self.corrections.keep[self._side]
 
     @property
     def chance(self) -> float:
@@ -171,14 +176,14 @@ class Task:
         """
         if self.corrections is None or self.corrects_explained_rows:
             return -math.inf
-        return self.corrections.chance[0 if self.on_surrogate else 1]
+        return self.corrections.chance[self._side]
 
     @property
     def guessed_by(self) -> DiagonalGaussian | None:
         """The family, where the mean of its posterior is tried before any correction."""
         if self.corrections is None:
             return None
-        asked = self.corrections.by_family[0 if self.on_surrogate else 1]
+        asked = self.corrections.by_family[self._side]
         return self.known.calibration.family if asked else None
 
     def model(self) -> Model:
@@ -206,14 +211,14 @@ def prepare(
     y: Float[Tensor, "B *y"],
     method: Method,
     *,
-    forward: RowMap | None,
-    differentiable: bool | None,
-    x0: Tensor | None,
-    bounds: Bounds | None,
-    noise_std: object,
-    prior: GaussianPrior | None,
-    tau: float | None,
-    own_rule: bool,
+    forward: RowMap | None = None,
+    differentiable: bool | None = None,
+    x0: Tensor | None = None,
+    bounds: Bounds | None = None,
+    noise_std: object = None,
+    prior: GaussianPrior | None = None,
+    tau: float | None = None,
+    own_rule: bool = False,
 ) -> Task:
     """Check what was asked and bring it to flat normalised rows; ``own_rule`` says that the caller
     has stated another end than the noise.

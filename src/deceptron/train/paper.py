@@ -11,6 +11,8 @@ every epoch of heat-3d's JCP branch and with it the published RJCP.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import nn
@@ -74,14 +76,26 @@ class Protocol:
     val_probes: tuple[int, int]
     cycle_noise: float
     guard: float | None
-    schedule: str = "cosine"
+    schedule: Literal["cosine", "constant"] = "cosine"
     bias_tie: float = 0.0
     composition: float = 0.0
 
 
 _HEAT_RATES = (2e-3, 2e-3, 1e-3)
-_LATE_RATES = (2e-3, 1e-3, 5e-4)
-_PERIODIC = PublishedCNN(2, 48, 4, padding="circular", reverse_output="tanh")
+_SMOOTH = partial(
+    Protocol, rates=_HEAT_RATES, batch=32, train_probes=(1, 6), val_probes=(2, 24), guard=None
+)
+_PERIODIC = partial(
+    Protocol,
+    rates=(2e-3, 1e-3, 5e-4),
+    cycle=0.05,
+    batch=64,
+    train_probes=(1, 8),
+    val_probes=(2, 24),
+    cycle_noise=0.01,
+    guard=1.005,
+)
+_PERIODIC_CNN = PublishedCNN(2, 48, 4, padding="circular", reverse_output="tanh")
 
 PROTOCOLS: dict[str, Protocol] = {
     "heat-1d": Protocol(
@@ -99,78 +113,28 @@ PROTOCOLS: dict[str, Protocol] = {
         bias_tie=5e-4,
         composition=1e-3,
     ),
-    "heat-2d": Protocol(
+    "heat-2d": _SMOOTH(
         epochs=(160, 120, 140),
-        rates=_HEAT_RATES,
         cycle=0.15,
         jcp=0.50,
         build=PublishedCNN(2, 16, 2),
-        batch=32,
-        train_probes=(1, 6),
-        val_probes=(2, 24),
         cycle_noise=0.005,
-        guard=None,
     ),
-    "heat-3d": Protocol(
+    "heat-3d": _SMOOTH(
         epochs=(140, 100, 120),
-        rates=_HEAT_RATES,
         cycle=0.15,
         jcp=0.35,
         build=PublishedCNN(3, 12, 2),
-        batch=32,
-        train_probes=(1, 6),
-        val_probes=(2, 24),
         cycle_noise=0.005,
-        guard=None,
     ),
-    "darcy-2d": Protocol(
-        epochs=(140, 60, 80),
-        rates=_HEAT_RATES,
-        cycle=0.20,
-        jcp=0.20,
-        build=PublishedCNN(2, 16, 2),
-        batch=32,
-        train_probes=(1, 6),
-        val_probes=(2, 24),
-        cycle_noise=0.01,
-        guard=None,
+    "darcy-2d": _SMOOTH(
+        epochs=(140, 60, 80), cycle=0.20, jcp=0.20, build=PublishedCNN(2, 16, 2), cycle_noise=0.01
     ),
-    "allen-cahn-2d": Protocol(
-        epochs=(120, 80, 40),
-        rates=_LATE_RATES,
-        cycle=0.05,
-        jcp=0.01,
-        build=_PERIODIC,
-        batch=64,
-        train_probes=(1, 8),
-        val_probes=(2, 24),
-        cycle_noise=0.01,
-        guard=1.005,
+    "allen-cahn-2d": _PERIODIC(epochs=(120, 80, 40), jcp=0.01, build=_PERIODIC_CNN),
+    "advection-diffusion-2d": _PERIODIC(
+        epochs=(120, 80, 40), jcp=0.01, build=replace(_PERIODIC_CNN, reverse_output=None)
     ),
-    "advection-diffusion-2d": Protocol(
-        epochs=(120, 80, 40),
-        rates=_LATE_RATES,
-        cycle=0.05,
-        jcp=0.01,
-        build=PublishedCNN(2, 48, 4, padding="circular"),
-        batch=64,
-        train_probes=(1, 8),
-        val_probes=(2, 24),
-        cycle_noise=0.01,
-        guard=1.005,
-    ),
-    "navier-stokes-2d": Protocol(
-        epochs=(120, 80, 15),
-        rates=_LATE_RATES,
-        cycle=0.05,
-        jcp=1e-3,
-        build=_PERIODIC,
-        batch=64,
-        train_probes=(1, 8),
-        val_probes=(2, 24),
-        cycle_noise=0.01,
-        guard=1.005,
-    ),
+    "navier-stokes-2d": _PERIODIC(epochs=(120, 80, 15), jcp=1e-3, build=_PERIODIC_CNN),
 }
 
 
@@ -188,7 +152,7 @@ def paper_recipe(problem: Problem) -> Recipe:
             epochs=epochs,
             learning_rate=rate,
             batch_size=protocol.batch,
-            schedule=protocol.schedule,  # type: ignore[arg-type]
+            schedule=protocol.schedule,
         )
         for name, epochs, rate in zip(
             ("forward", "reverse", "jcp"), protocol.epochs, protocol.rates, strict=True

@@ -66,7 +66,7 @@ def fit_regression(
         for place in range(0, len(SIZES), FINENESS):
             corrected = start + torch.cat([part.fit(number, place) for part in found])
             made = _fitted(corrections, number, place, corrected[:seen], start[:seen], truth[:seen])
-            error = _rmse(_guess(corrections, made, corrected, start)[seen:], truth[seen:])
+            error = rmse(_guess(corrections, made, corrected, start)[seen:], truth[seen:])
             if best is None or error < best[0]:
                 best = error, number, place
     assert best is not None
@@ -77,12 +77,12 @@ def fit_regression(
         solved_with(replace(corrections, regression=chosen), pair, y[rows[seen:]], problem)
         for chosen in (None, trial)
     )
-    errors = [_rmse(s.x.flatten(1).double(), truth[seen:]) for s in (plain, guessed)]
+    errors = [rmse(s.x.flatten(1).double(), truth[seen:]) for s in (plain, guessed)]
     if errors[1] > (1 - WORTH) * errors[0]:
         return Fitted(None, rows[seen:], plain)
     made = _fitted(corrections, number, place, corrected, start, truth)
-    missed = (_guess(corrections, made, corrected, start) - truth).abs() / made.std
-    return Fitted(replace(made, factor=conformal(missed) / NORMAL_90), rows[seen:], plain)
+    factor = bar_factor(_guess(corrections, made, corrected, start) - truth, made.std)
+    return Fitted(replace(made, factor=factor), rows[seen:], plain)
 
 
 def solved_with(
@@ -152,5 +152,16 @@ def _sums(values: Float[Tensor, " n"], groups: Int[Tensor, " n"]) -> Float[Tenso
     return values.new_zeros(int(groups.max()) + 1).index_add(0, groups, values)[groups]
 
 
-def _rmse(x: Tensor, truth: Tensor) -> float:
-    return float((x - truth).square().mean(1).sqrt().mean())
+def rmse(x: Tensor, truth: Tensor) -> float:
+    """Mean over rows of their root mean square error."""
+    return float(row_errors(x, truth).mean())
+
+
+def row_errors(x: Tensor, truth: Tensor) -> Float[Tensor, " B"]:
+    """Root mean square of each row."""
+    return (x - truth).square().flatten(1).mean(1).sqrt()
+
+
+def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
+    """What makes 90% intervals of these deviations hold 90% of the errors."""
+    return conformal(error.abs() / std) / NORMAL_90

@@ -16,6 +16,7 @@ from deceptron.core.calibration import Calibration
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.folder import environment
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
+from deceptron.maps.checkpoint import RUN_RESULT
 from deceptron.problems import Problem
 from deceptron.train.calibration import calibrate
 from deceptron.train.data import TrainingData, check_maps, prepare
@@ -34,7 +35,6 @@ from deceptron.train.streams import stream
 from deceptron.train.team import Team
 from deceptron.train.watch import Watcher, calibrating, is_shown, watchers
 
-RESULT = "pair.safetensors"
 _States = dict[str, StageState | None]
 # Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
 LEAST_NOISE = 1e-4
@@ -332,4 +332,4 @@ def _check_fits(name: str, module: nn.Module, saved: StageState) -> None:
 
 
 def _result_name(name: str, chosen: str) -> str:
-    return RESULT if name == chosen else f"pair-{name}.safetensors"
+    return RUN_RESULT if name == chosen else f"pair-{name}.safetensors"

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from deceptron.maps import MLP, LinearStart, LowRank, SpectralGain, UNet
+from deceptron.maps import MLP, LinearStart, LowRank, Network, SpectralGain, UNet
 from deceptron.maps.linear_part import LinearPart
 from deceptron.problems import Dataset, Problem
 from deceptron.train.recipe import Recipe, Stage, Weights
@@ -202,36 +202,31 @@ def _start(
     """A map from rows like ``a`` to rows like ``b``."""
     level = float(torch.as_tensor(noise).broadcast_to(a.shape[1:]).square().mean().sqrt())
     start, end = tuple(a.shape[1:]), tuple(b.shape[1:])
+    on_grid = _on_one_grid(start, end)
+    periodic, conditioned = on_grid and settings.periodic, noise_range is not None
     linear: LinearPart
-    if not _on_one_grid(start, end):
-        linear = LowRank.fit(a, b, noise_std=noise, rank=settings.rank)
-        hidden = (settings.channels,) * settings.levels
-        widths = (linear.rank + (noise_range is not None), *hidden, math.prod(end))
-        mlp = MLP(widths, activation="silu", generator=generator)
-        *_, last = mlp.layers
-        nn.init.zeros_(last.get_parameter("weight"))
-        return LinearStart(linear, mlp, noise_range=noise_range, noise_level=level)
-    if settings.periodic:
+    if periodic:
         linear = SpectralGain.fit(a, b, noise_std=noise)
     else:
         linear = LowRank.fit(a, b, noise_std=noise, rank=settings.rank)
-    features = LinearStart.feature_count(linear, periodic=settings.periodic)
-    unet = UNet(
-        (features + (noise_range is not None), *start[1:]),
-        end,
-        channels=settings.channels,
-        levels=settings.levels,
-        padding="circular" if settings.periodic else "zeros",
-        gates=settings.gates,
-        generator=generator,
-    )
-    return LinearStart(
-        linear,
-        unet,
-        periodic=settings.periodic,
-        noise_range=noise_range,
-        noise_level=level,
-    )
+    count = LinearStart.feature_count(linear, periodic=periodic, fields=on_grid) + conditioned
+    body: Network
+    if on_grid:
+        body = UNet(
+            (count, *start[1:]),
+            end,
+            channels=settings.channels,
+            levels=settings.levels,
+            padding="circular" if periodic else "zeros",
+            gates=settings.gates,
+            generator=generator,
+        )
+    else:
+        hidden = (settings.channels,) * settings.levels
+        body = MLP((count, *hidden, math.prod(end)), activation="silu", generator=generator)
+        *_, last = body.layers
+        nn.init.zeros_(last.get_parameter("weight"))
+    return LinearStart(linear, body, periodic=periodic, noise_range=noise_range, noise_level=level)
 
 
 def _general(problem: Problem) -> Settings:

@@ -4,8 +4,8 @@ products with the Jacobian and its transpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from deceptron.core import corrections as dense
 from deceptron.core import sketch
-from deceptron.core.corrections import Corrections
-from deceptron.core.differentiate import Linearisation, jvp
+from deceptron.core.corrections import Corrections, Told
+from deceptron.core.differentiate import Linearisation, jacobian_of_row
 from deceptron.core.protocols import RowMap
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem
@@ -29,8 +29,6 @@ LARGEST_DENSE = 1024
 # Numbers that go through the simulator at a time as dual numbers, and as a graph, which may hold
 # every step that it takes.
 HELD, HELD_GRAPH = 2**18, 2**16
-
-Told = Callable[[float], None]
 
 
 def with_tables(
@@ -52,39 +50,29 @@ def with_tables(
     def forward(rows: Tensor) -> Tensor:
         return pair.f(rows) if simulate is None else pair.scaler.normalise(simulate(rows)).to(rows)
 
-    points = x[:POINTS].split(1)
     # Vectors have powers of their covariance too, which are not diagonal in waves.
-    if x[0].numel() <= LARGEST_DENSE or corrections.eigen is not None:
-        jacobians = []
-        for place, row in enumerate(points):
-            jacobians.append(_dense(forward, row) / noise.cpu()[:, None])
-            told(0.5 * (place + 1) / len(points))
-        tables = dense.tabulated(corrections, jacobians, told=lambda share: told(0.5 + 0.5 * share))
-    else:
-        sketches = []
-        for place, row in enumerate(points):
+    formed = x[0].numel() <= LARGEST_DENSE or corrections.eigen is not None
+    points: list[Any] = []
+    rows = x[:POINTS].split(1)
+    for place, row in enumerate(rows):
+        if formed:
+            jacobian = jacobian_of_row(forward, row, max(1, HELD // row.numel()))
+            points.append(jacobian.cpu() / noise.cpu()[:, None])
+        else:
             generator = stream(0, "sketch", place)
             products = _Products(forward, row, noise)
-            sketches.append(sketch.sketched(corrections, products, generator=generator))
-            told(0.5 * (place + 1) / len(points))
-        tables = sketch.tabulated(corrections, sketches, told=lambda share: told(0.5 + 0.5 * share))
-    determinants, variances = tables
+            points.append(sketch.sketched(corrections, products, generator=generator))
+        told(0.5 * (place + 1) / len(rows))
+    tabulated = dense.tabulated if formed else sketch.tabulated
+    determinants, variances = tabulated(
+        corrections, points, told=lambda share: told(0.5 + 0.5 * share)
+    )
     return replace(
         corrections,
         log_determinants=determinants,
         log_variances=variances,
         table_unit=corrections.scale,
     )
-
-
-def _dense(forward: RowMap, row: Float[Tensor, "1 *x"]) -> Float[Tensor, "m n"]:
-    columns = []
-    with torch.no_grad():
-        for unit in torch.eye(row.numel()).to(row).split(max(1, HELD // row.numel())):
-            tangents = unit.reshape(-1, *row.shape[1:])
-            point = row.expand(len(unit), *row.shape[1:]).contiguous()
-            columns.append(jvp(forward, point, tangents)[1].flatten(1).double())
-    return torch.cat(columns).T.cpu()
 
 
 class _Products:

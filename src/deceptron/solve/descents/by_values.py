@@ -18,7 +18,7 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import RowData, dot
 from deceptron.solve.span import Directions, feasible, learned_pull
 
@@ -32,13 +32,12 @@ class Combined(RowData):
 
 
 @dataclass(frozen=True)
-class ByValues:
+class ByValues(Descent[Combined]):
     """See the module's text."""
 
     directions: Directions
 
     rules = ("learned", "surrogate")
-    notes = ()
     needs_gradient = False
 
     def prepare(

@@ -1,13 +1,13 @@
 """The default solver's step: from where a row started, the correction that its data ask for.
 
 At each accepted point the forward map is linearised and a span of directions is grown
-(``solve/measured_span.py``). Of all plausible corrections in the span the evidence picks one
+(``solve/span_growth.py``). Of all plausible corrections in the span the evidence picks one
 (``solve/evidence.py``); the row goes there, or part of the way if its misfit says so, and is
 linearised anew unless its data are explained. The correction is always one of the start, never of
 the last iterate: nothing accumulates, so noise that no plausible correction explains is left alone.
 
-A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is
-everything. The goal is then the most plausible correction within the bounds, and an explained row
+A start that explains its data costs one evaluation. Up to ``DENSE`` unknowns the span is the whole
+space. The goal is then the most plausible correction within the bounds, and an explained row
 is linearised anew until it is where the last linearisation has promised, to within chance: with
 2000 sensors and 4 unknowns it may be explained and off by ten of its standard deviations.
 
@@ -29,10 +29,11 @@ from deceptron.core.box import Box
 from deceptron.core.corrections import Corrections, Regression
 from deceptron.solve.boxed_evidence import choose_in_box
 from deceptron.solve.evidence import Chosen, Quadratics, choose
-from deceptron.solve.measured_span import Guess, Spanned
+from deceptron.solve.measured_span import Guess, MeasuredSpan
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Promise, Proposal
+from deceptron.solve.protocols import Descent, Promise, Proposal
 from deceptron.solve.rows import RowData, joined, norm
+from deceptron.solve.span_growth import grow
 
 DENSE, BOXED = 32, 128
 # Rows whose spans are held at a time: numbers of double precision.
@@ -59,18 +60,21 @@ class Corrected(RowData):
     guess_spread: Float[Tensor, "B ?n"]
     count: Int[Tensor, " B"]  # linearisations so far
     # The residual, in units of the noise, that the linearisation promises at the goal and at the
-    # guess. No columns where the span is not everything, or there is no guess.
+    # guess. No columns where the span is not the whole space, or there is no guess.
     promised: Float[Tensor, "B ?m"]
     guess_promised: Float[Tensor, "B ?m"]
 
 
 @dataclass(frozen=True)
-class Correction:
-    """See the module's text. ``pairs`` is how many pairs of directions the first linearisation and
-    the later ones may take; with ``free_noise`` the noise may be larger than it is said to be.
-    ``table_noise`` is the noise, normalised units, that the tables were made for. The guess of a
-    ``family`` is the mean of its posterior, where the span is everything. ``chance`` are the log
-    odds that a row has nothing to correct.
+class Correction(Descent[Corrected]):
+    """See the module's text.
+
+    Attributes:
+        corrections: what is plausible.
+        table_noise: the noise, normalised units, that their tables were made for.
+        free_noise: whether the noise may be larger than it is said to be.
+        family: the mean of its posterior is the guess, where the span is the whole space.
+        chance: log odds that a row has nothing to correct.
     """
 
     corrections: Corrections
@@ -78,7 +82,6 @@ class Correction:
     free_noise: bool
     family: DiagonalGaussian | None = None
     chance: float = -math.inf
-    pairs: tuple[int, int] = PAIRS
 
     rules = ("correction", "regression")
     notes = ("member", "size", "noise", "spread", "guess_spread", "count")
@@ -107,7 +110,7 @@ class Correction:
         every member.
         """
         n, m = point.x.shape[1], point.r.shape[1]
-        directions = n if complete else 2 * max(self.pairs) + 2
+        directions = n if complete else 2 * max(PAIRS) + 2
         numbers = directions * (2 * n + m + len(self.corrections.members) * directions)
         return max(1, HELD // numbers)
 
@@ -138,12 +141,12 @@ class Correction:
     ) -> Corrected:
         start = point.x if state is None else state.start
         objective, few = model.objective, point.x.shape[1] <= DENSE
-        span = Spanned(model, point, start, box, self.corrections)
+        span = MeasuredSpan(model, point, start, box, self.corrections)
         if complete:
             span.fill()
         else:
             so_far = None if state is None else (state.member, state.size)
-            span.grow(so_far, self.pairs[0 if state is None else 1])
+            grow(span, so_far, PAIRS[0 if state is None else 1])
         weight = objective.whiten(torch.ones_like(point.r))
         precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
         quadratics = span.quadratics()
@@ -186,7 +189,7 @@ class Correction:
         count: Float[Tensor, "#B"],
     ) -> Chosen:
         low, high = (
-            torch.as_tensor(side, device=start.device).double() - start.double()
+            torch.as_tensor(side, dtype=start.dtype, device=start.device).double() - start.double()
             for side in (box.low, box.high)
         )
         return choose_in_box(
@@ -203,7 +206,7 @@ class Correction:
         self,
         point: Point,
         start: Tensor,
-        span: Spanned,
+        span: MeasuredSpan,
         chosen: Chosen,
         guess: Guess | None,
         box: Box | None,

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_range
-from deceptron.solve.linear import LinearSolver
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, LinearSolver, Proposal
 from deceptron.solve.rows import RowData, dot, norm
 
 
@@ -26,7 +25,7 @@ class Solved(RowData):
 
 
 @dataclass(frozen=True)
-class FixedDamping:
+class FixedDamping(Descent[Solved]):
     """``scale`` times the step for one fixed damping: 0 is Gauss-Newton, 1e-2 the paper's LM."""
 
     linear: LinearSolver
@@ -36,9 +35,6 @@ class FixedDamping:
     def __post_init__(self) -> None:
         check_range("damping", self.damping, low=0)
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
-
-    notes = ()
-    needs_gradient = True
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -60,14 +56,12 @@ class FixedDamping:
 
 
 @dataclass(frozen=True)
-class SearchedDamping:
+class SearchedDamping(Descent[RowData]):
     """The step for damping ``scale``: the search lengthens or shortens it by the damping."""
 
     linear: LinearSolver
 
     rules = ("levenberg-marquardt",)
-    notes = ()
-    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: RowData | None, box: Box | None

@@ -42,10 +42,10 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count, check_range
-from deceptron.solve.conjugate_gradients import ConjugateGradients, Start
+from deceptron.solve.conjugate_gradients import ConjugateGradients
 from deceptron.solve.descents.lbfgs import MEMORY, Pairs
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import dot, norm
 from deceptron.solve.span import Directions, Span, feasible, learned_pull
 
@@ -69,7 +69,7 @@ class Rung(Pairs):
 
 
 @dataclass(frozen=True)
-class Guarded:
+class Guarded(Descent[Rung]):
     """See the module's text. ``quality`` is the share of the residual that a learned step may
     leave and still be taken alone; a row whose learned step keeps less than ``trust`` of its
     promise, or promises nothing, does not ask for one again. ``progress`` is the share of the
@@ -87,8 +87,6 @@ class Guarded:
     shortest: float = 1e-8
 
     rules = ("learned", "newton", "l-bfgs", "gradient")
-    notes = ()
-    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("quality", self.quality, low=0, high=1)
@@ -193,7 +191,7 @@ class Guarded:
         model, point, learned = model.at(rows), point.take(rows), learned.take(rows)
         factors = linear.factor(model, point, box)
         undamped = torch.zeros_like(point.misfit)
-        step = linear.solve(model, point, factors, undamped, Start(learned.d, learned.image))
+        step = linear.solve(model, point, factors, undamped, learned)
         return direction.index_copy(0, rows, feasible(point.x, step, box))
 
     def _by_pairs(

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.checks import check_count
-from deceptron.solve.linear import free_components
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import RowData, dot, norm
 
 # Pairs that a row remembers.
@@ -70,7 +69,7 @@ class Pairs(RowData):
 
     def direction(self, model: Model, point: Point, box: Box | None) -> Float[Tensor, "B n"]:
         """Two-loop recursion on the free components of a box, with the pairs restricted to them."""
-        free = free_components(point, box)
+        free = point.free(box)
         s, y = (self.s, self.y) if box is None else (self.s * free[:, None], self.y * free[:, None])
         precondition = model.objective.precondition
         return -free * _two_loop(s, y, free * point.gradient, point.misfit, precondition)
@@ -84,7 +83,7 @@ class Memory(Pairs):
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Descent[Memory]):
     """A quasi-Newton step from pairs.
 
     Without a pair the direction is the steepest descent in the objective's metric, of length 1 or
@@ -96,8 +95,6 @@ class LBFGS:
     memory: int = MEMORY
 
     rules = ("l-bfgs",)
-    notes = ()
-    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_count("memory", self.memory)

@@ -20,19 +20,17 @@ from torch import Tensor
 from deceptron.core.box import Box
 from deceptron.core.checks import check_range
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import RowData
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Descent[RowData]):
     """The step of Algorithm 1. At a = 1 it heads for g(y*), whatever x_t is."""
 
     relaxation: float = 0.4
 
     rules = ("published",)
-    notes = ()
-    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
@@ -58,7 +56,7 @@ class RoundTrip(RowData):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Descent[RoundTrip]):
     """The difference of two pull-backs. g(y*) is kept, so a full step costs one g: two where a
     sensor is missing.
     """
@@ -66,8 +64,6 @@ class Difference:
     relaxation: float = 1.0
 
     rules = ("difference",)
-    notes = ()
-    needs_gradient = True
 
     def __post_init__(self) -> None:
         check_range("relaxation", self.relaxation, low=0, high=1, open_low=True)
@@ -106,12 +102,10 @@ class Direction(RowData):
 
 
 @dataclass(frozen=True)
-class Tangent:
+class Tangent(Descent[Direction]):
     """The reverse Jacobian applied to the residual, by one jvp per accepted point."""
 
     rules = ("tangent",)
-    notes = ()
-    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: Direction | None, box: Box | None

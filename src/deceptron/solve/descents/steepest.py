@@ -9,19 +9,17 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Proposal
+from deceptron.solve.protocols import Descent, Proposal
 from deceptron.solve.rows import RowData
 
 
 @dataclass(frozen=True)
-class Steepest:
+class Steepest(Descent[RowData]):
     """``-scale J'r``, or ``-scale J'r / m`` with ``of_mean``: the gradient of the mean square."""
 
     of_mean: bool = False
 
     rules = ("gradient",)
-    notes = ()
-    needs_gradient = True
 
     def prepare(
         self, model: Model, point: Point, state: RowData | None, box: Box | None

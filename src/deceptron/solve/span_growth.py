@@ -1,0 +1,252 @@
+"""How a subspace too small for all unknowns is chosen: two directions at a time, while they pay.
+
+With e the correction that suits the subspace so far and ``left`` the residual that it leaves, the
+pair is the preconditioned gradient ``t K J' left - e``, and what the learned inverse makes of that
+residual, ``g(y_t + left) - g(y_t)``. Without derivatives the gradient is the surrogate's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import Basis
+from deceptron.core.differentiate import Linearisation
+from deceptron.solve.measured_span import DIFFERENCE, MeasuredSpan, taken, turned
+from deceptron.solve.model import Model, Point
+from deceptron.solve.rows import norm, products
+
+# What the first subspace is grown with, before the evidence has spoken: rough and large.
+FIRST_SIZE = 0.3
+FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
+# A pair of directions that lowers the regularised misfit by less than this share of it, or of what
+# pure noise would leave, is the last: below the noise there is nothing to explain.
+PAYS = 0.001
+# What is left of a direction that others span already is round-off.
+LEAST_NEW = 1e-6
+# Places of rows; of all of them a slice, which copies nothing.
+Rows: TypeAlias = Tensor | slice
+# Member and size of the correction that each row has so far.
+SoFar: TypeAlias = tuple[Int[Tensor, " B"], Float[Tensor, " B"]]
+
+
+def grow(span: MeasuredSpan, so_far: SoFar | None, pairs: int) -> None:
+    """At most so many pairs; the first direction is the correction so far.
+
+    The first linearisation pays no heed to bounds: its goal is cut off there. A row that this
+    leaves unexplained keeps to the components that no bound holds from then on: what is sought
+    beyond the bounds and cut off again need not explain anything.
+    """
+    growth = _Growth(span, so_far, pairs)
+    for _ in range(pairs):
+        if not growth.add_pair():
+            break
+
+
+class _Growth:
+    """The rows that still grow, and the best correction in their subspace so far: coefficients
+    ``e``, the residual ``left``, and the regularised misfit ``value``.
+
+    It is that under the prior ``N(0, t K)``, K the row's ``member``.
+    """
+
+    def __init__(self, span: MeasuredSpan, so_far: SoFar | None, pairs: int) -> None:
+        self._span = span
+        span.reserve(2 * pairs + (so_far is not None))
+        self._going = torch.ones_like(span.point.misfit, dtype=torch.bool)
+        self._here = _Here(span.model, span.point, slice(None))
+        self._reversed: Tensor | None = None
+        self._member, self._t = _prior(span, so_far)
+        # 1 where a component may move, 0 where a bound holds it; None: all may.
+        self._free: Tensor | None = None
+        self._heeds_bounds = so_far is not None and span.box is not None
+        if so_far is not None:
+            # Back towards the start: a step further on may leave the box.
+            length = norm(span.correction)
+            a = self._add(span.home.forward(-span.correction), None)
+            span.move_residual(-length[:, None] * a)
+        self._e = torch.zeros_like(span.correction)
+        self._left, self._value = span.residual, span.residual.square().sum(1)
+        if so_far is not None:
+            self._fit()
+
+    def add_pair(self) -> bool:
+        """One more pair for the rows that it may help; False if there is none."""
+        span, rows = self._span, self._going.nonzero().flatten()
+        if len(rows) == 0:
+            return False
+        if 2 * len(rows) <= len(self._here.point.x):
+            self._here = _Here(span.model, span.point, rows, charged=False)
+        before = self._value
+        for direction in (self._gradient, self._learned):
+            d = direction()
+            if self._free is not None:
+                d = span.home.forward(self._free * span.home.back(d))
+            d = torch.where(d.isfinite().all(1)[:, None], d, 0.0)
+            if len(rows) < len(self._going):
+                # Rows that are done have neighbours that are not: a zero costs nothing.
+                d = d * self._going[:, None]
+            self._add(d, self._going)
+            self._fit()
+        noise = span.model.objective.count.to(before)
+        pays = before - self._value > PAYS * torch.maximum(before, noise)
+        self._going = self._going & pays
+        return True
+
+    def _fit(self) -> None:
+        span = self._span
+        quadratics = span.quadratics()
+        rows = torch.arange(len(self._member), device=self._member.device)
+        stiffness = quadratics.stiffness[self._member, rows]
+        z, value, _ = quadratics.minimise(stiffness, self._t[None])
+        self._e, self._value = span.coefficients(z[0]), value[0]
+        self._left = span.residual - span.image(z[0])
+
+    def _gradient(self) -> Float[Tensor, "B n"]:
+        """Coefficients of ``t K J' left - e``, among the free components where some are held."""
+        here = self._here
+        whitened = here.model.objective.whiten(self._left[here.rows].to(here.point.x))
+        here.model.charge("vjp", self._going[here.rows].to(torch.int64))
+        uphill = self._placed(here.rows, here.jacobian.vjp(whitened).double())
+        d = self._preconditioned(uphill) - self._e
+        if self._heeds_bounds:
+            self._heeds_bounds, self._free = False, self._free_components(d)
+        if self._free is None:
+            return d
+        # t K P (J' left - K^-1 e / t), P leaving the free components; the same as d but for
+        # round-off where all are.
+        among = self._preconditioned(self._free * (uphill - self._stiff(self._e)))
+        return torch.where((self._free < 1).any(1)[:, None], among, d)
+
+    def _learned(self) -> Float[Tensor, "B n"]:
+        """Coefficients of what g makes of the residual that is left."""
+        span, rows, point = self._span, self._here.rows, self._here.point
+        noise = span.noise[rows]
+        coloured = torch.where(noise.isfinite(), self._left[rows] * noise, 0.0)
+        asked = self._going[rows].to(torch.int64)
+        ahead = self._here.model.g(point.y + coloured.to(point.y), asked)
+        if self._reversed is None:
+            self._reversed = span.model.g(span.point.y)
+        return self._placed(rows, span.home.forward(ahead - self._reversed[rows]))
+
+    def _free_components(self, d: Float[Tensor, "B n"]) -> Float[Tensor, "B n"] | None:
+        """All but those at a bound that ``d`` would have them cross."""
+        span = self._span
+        assert span.box is not None
+        free = span.box.free(span.point.x, -span.home.back(d))
+        return None if bool(free.all()) else free.double()
+
+    def _preconditioned(self, v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+        """Coefficients of ``t K v``."""
+        result = torch.empty_like(v)
+        for basis, rows, variances in self._by_basis():
+            c = basis.forward(v[rows]) * variances
+            result[rows] = turned(c, basis, self._span.home)
+        return result
+
+    def _stiff(self, e: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+        """``K^-1 e / t`` of coefficients e."""
+        result = torch.empty_like(e)
+        for basis, rows, variances in self._by_basis():
+            result[rows] = basis.back(turned(e[rows], self._span.home, basis) / variances)
+        return result
+
+    def _by_basis(self) -> Iterator[tuple[Basis, Rows, Float[Tensor, "k n"]]]:
+        """Rows whose K is diagonal in a basis, and the variances ``t K`` there."""
+        for basis, members in self._span.members_of.items():
+            rows: Rows = slice(None)
+            if len(self._span.members_of) > 1:
+                mine = torch.isin(self._member, torch.tensor(members, device=self._t.device))
+                rows = mine.nonzero().flatten()
+            yield basis, rows, self._t[rows, None] * self._span.spectra[self._member[rows]]
+
+    def _add(
+        self, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None
+    ) -> Float[Tensor, "B m"]:
+        """One more direction, made orthonormal to the others, for the rows that are ``charged``
+        (None: all); its image comes back.
+        """
+        span = self._span
+        size = norm(d)
+        d = span.orthogonal(d, size)
+        length = norm(d)
+        usable = length > LEAST_NEW * size
+        d = torch.where(usable[:, None], d / length.clamp_min(1e-300)[:, None], 0.0)
+        if span.model.has_derivatives:
+            a = self._product(d, charged)
+        else:
+            d, a = self._difference(d, usable, charged)
+        span.append(d, a)
+        return a
+
+    def _product(
+        self, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None
+    ) -> Float[Tensor, "B m"]:
+        here = self._here
+        unit = self._span.home.back(d[here.rows]).to(here.point.x)
+        here.model.charge("jvp", 1 if charged is None else charged[here.rows].to(torch.int64))
+        return self._measured(here.rows, here.jacobian.jvp(unit))
+
+    def _difference(
+        self,
+        d: Float[Tensor, "B n"],
+        usable: Bool[Tensor, " B"],
+        charged: Bool[Tensor, " B"] | None,
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B m"]]:
+        """The image is that of what the box leaves of the direction, so that is what counts."""
+        span, here = self._span, self._here
+        model, point, rows = here.model, here.point, here.rows
+        if charged is not None:
+            # A value costs a simulation: only rows that ask for it have one.
+            rows = charged.nonzero().flatten()
+            model, point = span.model.at(rows), span.point.take(rows)
+        unit = span.home.back(d[rows]).to(point.x)
+        length = norm(unit / span.corrections.units.to(unit)).clamp_min(1e-30)
+        step = DIFFERENCE * point.x.shape[1] ** 0.5 * unit / length[:, None]
+        step = taken(point.x, step, span.box)
+        a = self._measured(rows, model.image(point, step))
+        d = self._placed(rows, span.home.forward(step))
+        inside, size = products(span.directions, d), norm(d)
+        d, a = d - span.coefficients(inside), a - span.image(inside)
+        length = norm(d)
+        usable = usable & (length > LEAST_NEW * size)
+        length = torch.where(usable, length, torch.inf)[:, None]
+        return d / length, a / length
+
+    def _measured(self, rows: Rows, image: Float[Tensor, "k m"]) -> Float[Tensor, "B m"]:
+        """Images in units of the noise; one that is not finite counts as zero."""
+        finite = torch.where(image.isfinite().all(1)[:, None], image, 0.0)
+        return self._placed(rows, finite / self._span.noise[rows])
+
+    def _placed(self, rows: Rows, values: Float[Tensor, "k c"]) -> Float[Tensor, "B c"]:
+        """Values of some rows among zeros for the others."""
+        if isinstance(rows, slice):
+            return values
+        return values.new_zeros(len(self._going), values.shape[1]).index_copy(0, rows, values)
+
+
+class _Here:
+    """The rows of a span that still grow, linearised."""
+
+    def __init__(self, model: Model, point: Point, rows: Rows, *, charged: bool = True) -> None:
+        self.rows = rows
+        self.model = model if isinstance(rows, slice) else model.at(rows)
+        self.point = point if isinstance(rows, slice) else point.take(rows)
+        self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
+
+
+def _prior(
+    span: MeasuredSpan, so_far: SoFar | None
+) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    """Member and strength t of each row: those of its correction so far."""
+    members, scale = span.corrections.members, span.corrections.scale
+    if so_far is not None:
+        return so_far[0], (scale * so_far[1].double()).square()
+    names = [member.name for member in members]
+    first = next(names.index(name) for name in FIRST_MEMBERS if name in names)
+    t = torch.full_like(span.correction[:, 0], (FIRST_SIZE * scale) ** 2)
+    return torch.full_like(t, first, dtype=torch.int64), t
