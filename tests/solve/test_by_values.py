@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason
@@ -167,6 +168,21 @@ def test_a_problem_says_itself_that_its_simulator_has_no_derivatives():
     solution = dc.solve(pair, y, forward=problem.simulate, tolerance=1e-3)
     assert bool(solution.converged.all())
     assert bool((solution.cost.vjp == 0).all())
+
+
+def test_values_of_double_precision_lose_their_mean_before_they_are_rounded():
+    """Single precision has steps of 0.06 at a million, and the data are a million and a bit."""
+    mean = 1e6
+    pair = dc.Deceptron(nn.Identity(), nn.Identity(), scaler=dc.Scaler(mean, 1.0))
+    x = torch.rand(5, 3, generator=torch.Generator().manual_seed(0))
+    solution = dc.solve(
+        pair,
+        mean + x.double(),
+        forward=lambda x: mean + x.double().numpy(),
+        differentiable=False,
+        method="one-shot",
+    )
+    assert float(solution.residual.max()) < 1e-3
 
 
 def test_mistakes_are_named():
