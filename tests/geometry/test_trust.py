@@ -10,6 +10,8 @@ import deceptron as dc
 from deceptron.core.calibration import Calibration
 from deceptron.core.trust import Trust
 from deceptron.geometry import fit_trust, round_trips, trust
+from deceptron.geometry.trust import judged
+from deceptron.train.families import observations_of
 from tests.geometry.linear import generator, linear_case
 
 
@@ -94,6 +96,49 @@ def test_arrays_of_any_precision_are_judged(case, pair):
     torch.testing.assert_close(trust(pair, y.numpy()).score, expected)
     torch.testing.assert_close(trust(pair, y.tolist()).score, expected)
     assert trust(pair, y.float()).score.dtype == torch.float64
+
+
+@pytest.fixture(scope="module")
+def quiet(case):
+    """Data far above their noise."""
+    return replace(case, noise=0.05 * case.noise)
+
+
+def trained_on(case, gain):
+    """A pair that knows its training data, with this g."""
+    pair = case.pair(gain)
+    x, y = case.observe(2000, seed=1)
+    law = observations_of(case.scaler.normalise(x @ case.matrix.T))
+    pair.calibration = Calibration(noise_std=case.noise, observations=law)
+    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, y))
+    return pair
+
+
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+def test_data_in_a_wrong_unit_or_order_are_told_by_themselves(quiet, gain):
+    """Whatever g has learned, and whatever the mean of the data: nothing is not one of them."""
+    pair = trained_on(quiet, gain * quiet.best_gain)
+    _, y = quiet.observe(200, seed=9)
+    assert float(trust(pair, y).flag.double().mean()) < 0.12
+    mean = quiet.scaler.denormalise(pair.calibration.observations.mean)
+    for strange in (mean + 1e-3 * (y - mean), mean + 30 * (y - mean), y.flip(1)):
+        assert float(trust(pair, strange).flag.double().mean()) > 0.9
+
+
+def test_less_noise_than_in_training_is_not_strange(quiet):
+    pair = trained_on(quiet, quiet.best_gain)
+    x, _ = quiet.observe(500, seed=9)
+    assert float(trust(pair, x @ quiet.matrix.T).flag.double().mean()) < 0.1
+
+
+def test_what_was_filled_in_is_not_called_faint(quiet):
+    """The likeliest value of a missing sensor is closer to the mean than a value is."""
+    pair = trained_on(quiet, quiet.best_gain)
+    _, y = quiet.observe(100, seed=9)
+    likeliest = quiet.scaler.denormalise(pair.calibration.observations.mean).expand_as(y)
+    assert trust(pair, likeliest).worst == ["faint"] * 100
+    every = torch.ones(100, dtype=torch.bool)
+    assert not bool(judged(pair, likeliest, every).flag.any())
 
 
 def scored(*scores):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason
@@ -167,6 +168,23 @@ def test_a_problem_says_itself_that_its_simulator_has_no_derivatives():
     solution = dc.solve(pair, y, forward=problem.simulate, tolerance=1e-3)
     assert bool(solution.converged.all())
     assert bool((solution.cost.vjp == 0).all())
+
+
+def test_values_of_double_precision_lose_their_mean_before_they_are_rounded():
+    """Single precision has steps of 0.06 at a million."""
+    identity = nn.Linear(3, 3, bias=False)
+    with torch.no_grad():
+        identity.weight.copy_(torch.eye(3))
+    pair = dc.Deceptron(identity, identity, scaler=dc.Scaler(1e6, 1.0))
+    solution = dc.solve(
+        pair,
+        torch.full((5, 3), 1e6),
+        forward=lambda x: 1e6 + 0.01 + x.double().numpy(),
+        differentiable=False,
+        method="one-shot",
+    )
+    assert solution.x.dtype == torch.float32
+    torch.testing.assert_close(solution.residual, torch.full((5,), 0.01), rtol=1e-3, atol=0)
 
 
 def test_mistakes_are_named():

@@ -45,6 +45,10 @@ class Basis(Protocol):
         """Diagonals of the covariances that have these variances in the basis."""
         ...
 
+    def variances(self, noise: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Of the coefficients, where components vary independently by these variances."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class GridBasis:
@@ -102,6 +106,14 @@ class GridBasis:
         """Diagonals of the covariances that have these variances: sums over squares of waves."""
         return self._turn(spectra, 0, squared=True)
 
+    def variances(self, noise: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Of the coefficients, where components vary independently by these variances: a wave takes
+        the mean along its axis, as its square nearly is everywhere.
+        """
+        rows = noise.double().reshape(self.shape)
+        axes = [axis for axis, kind in enumerate(self.kinds) if kind != "none"]
+        return rows.mean(axes, keepdim=True).expand(self.shape).flatten()
+
     def _turn(self, v: Tensor, contracted: int, *, squared: bool = False) -> Tensor:
         turned, after = v.double(), v.shape[-1]
         for kind, length in zip(self.kinds, self.shape, strict=True):
@@ -158,6 +170,10 @@ class EigenBasis:
     def diagonal(self, spectra: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
         """Diagonals of the covariances that have these variances."""
         return spectra.double() @ self._complete(spectra.device).square().T
+
+    def variances(self, noise: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Of the coefficients, where components vary independently by these variances."""
+        return noise.double() @ self._complete(noise.device).square()
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,8 @@ FALSE_ALARMS = 0.05
 SIGNS = {
     "round_trip": "f(g(y)) is far from y",
     "latent_round_trip": "g(f(x)) is far from x = g(y)",
+    "far": "y is far from the training data",
+    "faint": "y is closer to the mean of the training data than they are",
 }
 
 
@@ -27,9 +29,12 @@ class Trust:
         score: how strange, in units of the limit that 5% of ordinary rows exceed. At 3 a row is
             three times as many standard deviations from the ordinary as that limit.
         flag: whether the score is above 1.
-        parts: the two misses behind the score (root mean squares), by name: ``round_trip``, how
-            far f(g(y)) is from y, and ``latent_round_trip``, how far g(f(x)) is from x = g(y).
-        worst: which of the two counted, row by row; empty for scores that were read from a file.
+        parts: the signs behind the score, by name. Two are misses (root mean squares):
+            ``round_trip``, how far f(g(y)) is from y, and ``latent_round_trip``, how far g(f(x)) is
+            from x = g(y). Two are of the data alone, and absent from older pairs: ``far``, how far
+            y is from the mean of the training data in units of their covariance and the noise, and
+            ``faint``, how close along what rises far above the noise.
+        worst: which of them counted, row by row; empty for scores that were read from a file.
     """
 
     score: Float[Tensor, " B"]

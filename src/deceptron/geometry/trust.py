@@ -1,9 +1,12 @@
-"""Does an observation look like what the pair was trained on? Two round trips tell.
+"""Does an observation look like what the pair was trained on? Round trips and a distance tell.
 
 For observations like the training data, the answer ``x = g(y)`` explains y up to noise, and g
 finds it again from ``f(x)``. Where either fails the maps have been taken outside of what they
-learned. Both are compared, as logarithms, with their mean and spread on validation data, and the
-worse one counts. No shifted data enter the limits.
+learned. Maps that have learned little come back from nowhere, though, and data in wrong units that
+are next to nothing are explained by an ordinary x. So y itself is compared with the training data,
+by their mean and covariance: it may lie too far from the mean, or too close to it to be one of
+them. All signs are compared, as logarithms, with their mean and spread on validation data, and the
+worst one counts. No shifted data enter the limits.
 
 An answer can be wrong without any trace in the data: structure that the simulator smooths away
 below the noise is invisible to every test of this kind.
@@ -11,23 +14,30 @@ below the noise is invisible to every test of this kind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.arrays import as_rows, weight_of
-from deceptron.core.calibration import TrustLimits, calibration_of
+from deceptron.core.calibration import Calibration, TrustLimits, calibration_of
 from deceptron.core.checks import check_pair
 from deceptron.core.pieces import rows_at_a_time
-from deceptron.core.trust import FALSE_ALARMS, SIGNS, Trust
+from deceptron.core.scaler import Scaler
+from deceptron.core.trust import FALSE_ALARMS, Trust
+
+_TRIPS = ("round_trip", "latent_round_trip")
+# Of the variance of the data along a coordinate, what noise may add to it.
+NEXT_TO_NOTHING = 0.01
 
 
 def trust(pair: Pair, y: Any) -> Trust:
-    """Whether each observation looks like what the pair was trained on, by two round trips.
+    """Whether each observation looks like what the pair was trained on, by two round trips and by
+    its distance from the training data.
 
     Costs one pass of f and two of g a row. ``solution.trust`` is the same for the observations of a
     solve, and fills in missing sensors first; here a row that is not finite is flagged with an
@@ -37,14 +47,27 @@ def trust(pair: Pair, y: Any) -> Trust:
         pair: with a calibration, as ``dc.train`` and ``dc.load`` give it.
         y: observations, one a row, physical units: a tensor or any array.
     """
+    return judged(pair, y)
+
+
+def judged(pair: Pair, y: Any, gappy: Bool[Tensor, " B"] | None = None) -> Trust:
+    """``trust`` of rows some of which, ``gappy``, have had missing sensors filled in.
+
+    What was filled in is what is likeliest, closer to the mean than data are: such rows are never
+    too close to it.
+    """
     limits = calibration_of(pair).trust
     if limits is None:
         raise ConfigError(
             "trust(pair=...) must have been calibrated: see deceptron.train.calibrate"
         )
-    parts = round_trips(pair, y)
-    score, index = _scores(parts, limits).max(1)
-    names = list(parts)
+    found = _signs(pair, y)
+    parts = {name: value for name, value in found.items() if name in limits.parts}
+    scores, names = _scores(parts, limits), list(parts)
+    if gappy is not None and "faint" in names:
+        column = names.index("faint")
+        scores[:, column] = torch.where(gappy, -torch.inf, scores[:, column])
+    score, index = scores.max(1)
     return Trust(score, score > 1, parts, [names[k] for k in index.tolist()])
 
 
@@ -53,13 +76,15 @@ def fit_trust(
 ) -> TrustLimits:
     """Limits from observations that are to be trusted; 5% of them are flagged.
 
-    ``learned`` are limits of the data that the pair was trained on. If most of these observations
-    lie beyond them, they stay: what a pair has not learned is not familiar because there is a lot
-    of it.
+    ``learned`` are limits of the data that the pair was trained on. If the round trips of most of
+    these observations lie beyond them, they stay: what a pair has not learned is not familiar
+    because there is a lot of it.
     """
-    parts = round_trips(pair, y)
-    if learned is not None and float(_scores(parts, learned).amax(1).median()) > 1:
-        return learned
+    parts = _signs(pair, y)
+    if learned is not None:
+        trips = {name: value for name, value in parts.items() if name in _TRIPS}
+        if float(_scores(trips, learned).amax(1).median()) > 1:
+            return TrustLimits({name: learned.parts[name] for name in trips}, learned.limit)
     found = {}
     for name, value in parts.items():
         logs = _logs(value)
@@ -67,9 +92,11 @@ def fit_trust(
             raise ConfigError(f"fit_trust(y=...) needs two or more finite rows; {name} is not")
         spread = float(logs.std().clamp_min(1e-3))
         found[name] = (float(logs.mean()), spread)
-    worst = _standardised(parts, found).max(1).values
+    worst = _standardised(parts, found).max(1).values.sort().values
+    # A new row is above the k-th of n with probability (n + 1 - k) / (n + 1).
+    place = min(len(worst), math.ceil((1 - FALSE_ALARMS) * (len(worst) + 1)))
     # One standard deviation at least: rows that are all alike must not make a limit of zero.
-    return TrustLimits(found, max(1.0, float(worst.quantile(1 - FALSE_ALARMS))))
+    return TrustLimits(found, max(1.0, float(worst[place - 1])))
 
 
 def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:
@@ -78,7 +105,7 @@ def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor,
     y = as_rows("y", y, shape=getattr(pair, "y_shape", None), like=weight_of(pair))
     scaler = getattr(pair, "scaler", None)
     bounds: Bounds | None = getattr(pair, "bounds", None)
-    parts: dict[str, list[Tensor]] = {name: [] for name in SIGNS}
+    parts: dict[str, list[Tensor]] = {name: [] for name in _TRIPS}
     with torch.no_grad():
         for rows in y.split(rows_at_a_time(y)):
             target = rows if scaler is None else scaler.normalise(rows).to(rows)
@@ -87,6 +114,41 @@ def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor,
             parts["round_trip"].append(_rms(back - target))
             parts["latent_round_trip"].append(_rms(pair.g(back) - x))
     return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def distances(
+    known: Calibration, y: Float[Tensor, "B *y"], scaler: Scaler
+) -> dict[str, Float[Tensor, " B"]]:
+    """How far rows lie from the mean of the training data, and how close; none if those are not
+    known.
+
+    In the coordinates of their covariance, in units of what data and noise vary by there. How close
+    is asked only along those where noise is next to nothing: a row with less noise than the
+    training data is not too close. One over the distance and one, which is no larger than one: with
+    a coordinate or two to go by, the mean is an ordinary place.
+    """
+    law, noise = known.observations, known.noise_std
+    if law is None or noise is None:
+        return {}
+    std = scaler.noise(noise, tuple(law.mean.shape)).flatten().to(y.device)
+    signal, noisy = law.spectrum.to(y.device), law.basis.variances(std.square())
+    seen = noisy < NEXT_TO_NOTHING * signal
+    parts: dict[str, list[Tensor]] = {"far": [], "faint": []}
+    for rows in y.split(rows_at_a_time(y)):
+        off = scaler.normalise(rows).double() - law.mean.to(y.device).double()
+        square = law.basis.forward(off.flatten(1)).square() / (signal + noisy)
+        parts["far"].append(square.mean(1).sqrt().to(y))
+        parts["faint"].append(1 / (1 + square[:, seen].mean(1).sqrt().to(y)))
+    if not bool(seen.any()):
+        del parts["faint"]
+    return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def _signs(pair: Pair, y: Any) -> dict[str, Float[Tensor, " B"]]:
+    rows = as_rows("y", y, shape=getattr(pair, "y_shape", None), like=weight_of(pair))
+    scaler = getattr(pair, "scaler", None)
+    known = {} if scaler is None else distances(calibration_of(pair), rows, scaler)
+    return round_trips(pair, rows) | known
 
 
 def into_box(x: Float[Tensor, "B *x"], bounds: Bounds | None) -> Float[Tensor, "B *x"]:

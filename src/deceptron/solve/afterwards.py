@@ -17,7 +17,7 @@ from deceptron.core.trust import Trust
 from deceptron.geometry.bars import AnswerBars, Maps
 from deceptron.geometry.noise_aware import Covariance
 from deceptron.geometry.posterior import Posterior, widened, widest
-from deceptron.geometry.trust import trust
+from deceptron.geometry.trust import judged
 from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.noise import noise_limit
@@ -51,7 +51,9 @@ def solution_of(
         def judge() -> Trust:
             g = in_evaluation(trained_g)
             maps = Maps(known.f, g, known.scaler, known.bounds, known.calibration)
-            return trust(maps, _complete(task))
+            observed = task.objective.observed
+            gappy = None if observed is None else (observed == 0).any(1)
+            return judged(maps, _complete(task), gappy)
 
     return Solution(
         x=outcome.x.reshape(-1, *task.x_shape),

@@ -109,9 +109,11 @@ def is_opaque(
 
 
 def values_of(forward: Callable[[Tensor], Any]) -> RowMap:
-    """Plain values in, rows of any array type out."""
+    """Plain values in, rows of any array type out, in the precision they come in: what they share
+    is taken off before they are rounded.
+    """
 
     def simulate(x: Tensor) -> Tensor:
-        return real_tensor("what forward returns", forward(x.detach())).to(x)
+        return real_tensor("what forward returns", forward(x.detach())).to(x.device)
 
     return simulate

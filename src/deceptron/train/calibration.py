@@ -177,9 +177,9 @@ def _calibrated(
         start=_better_start(pair, x, y),
         family=family_of(family, corrections),
         observations=observations_of(pair.scaler.normalise(rows.observed)),
-        trust=fit_trust(pair, y, learned),
         rows=len(x),
     )
+    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, y, learned))
     fit_start_bars(pair, x, y)
     n = x[0].numel()
     if n > correction_limit or not corrections.members:
