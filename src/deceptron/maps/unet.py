@@ -16,14 +16,16 @@ from deceptron.maps.convolution import PADDINGS, Convolution, channels_last
 from deceptron.maps.network import Network, check_shape, register
 from deceptron.maps.network import activation as make_activation
 
-# Levels, from the lowest one on, that have gates.
-GATED = 3
+# Channels of a level over those at full resolution, at most; levels, from the lowest one on, that
+# have gates.
+WIDEST, GATED = 4, 3
 
 
 @register("unet")
 class UNet(Network):
-    """``levels`` resolutions, each half the one above with twice its channels; two convolutions
-    a level on the way down and on the way up, the second of them residual.
+    """``levels`` resolutions, each half the one above with twice its channels, up to four times
+    ``channels``; two convolutions a level on the way down and on the way up, the second of them
+    residual.
 
     Shapes are ``(channels, *grid)``; every axis of the grid must be divisible by
     2^(levels - 1). The exit starts at zero, so a fresh network is the zero map. ``gates`` lets
@@ -66,7 +68,7 @@ class UNet(Network):
         def convolution(n: int, m: int) -> Convolution:
             return Convolution(d, n, m, padding=padding, generator=generator)
 
-        widths = [channels * 2**level for level in range(levels)]
+        widths = [channels * min(2**level, WIDEST) for level in range(levels)]
         entering = [self.in_shape[0], *widths[:-1]]
         pairs = list(pairwise(widths))
         self.down = nn.ModuleList(convolution(n, m) for n, m in zip(entering, widths, strict=True))
