@@ -46,7 +46,9 @@ def expected(problem: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("line", lines(README, "## How well it works"), ids=lambda row: row["problem"])
+@pytest.mark.parametrize(
+    "line", lines(README, "## How well it works"), ids=lambda row: row["problem"]
+)
 def test_a_line_of_the_table_is_what_was_measured(line: dict[str, str]) -> None:
     told = {name: cell for name, cell in line.items() if name != "problem"}
     assert told == expected(line["problem"])
