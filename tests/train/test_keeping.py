@@ -162,3 +162,33 @@ def test_whether_corrections_do_harm_on_a_simulator_is_asked_of_the_simulator(di
     test = problem.dataset(1).test
     solution = dc.solve(pair, test.y, forward=problem)
     torch.testing.assert_close(solution.x, dc.solve(pair, test.y, method="one-shot").x)
+
+
+def test_stating_the_noise_does_not_turn_the_errors_of_linearisations_into_signal():
+    # Reflection of a thin film: interference, so bent that few rows are explained by any start.
+    wavelength = torch.linspace(0.4, 0.8, 50)
+
+    def simulate(x):
+        index, path = 1.3 + x[:, 1:2], (1 + 4 * x[:, :1]) * (0.1 + 0.3 * x[:, 2:])
+        mirror = ((index - 1) / (index + 1)) ** 2
+        finesse = 4 * mirror / (1 - mirror) ** 2
+        wave = finesse * torch.sin(2 * torch.pi * index * path / wavelength.to(x)) ** 2
+        return wave / (1 + wave)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deceptron.problems.registry._DEFINED", {})
+        problem = dc.problems.define(
+            "film",
+            simulate=simulate,
+            sample=lambda count, g: torch.rand(count, 3, generator=g),
+            bounds=(0.0, 1.0),
+            noise_std=0.01,
+            train_count=400,
+            val_count=100,
+            test_count=80,
+        )
+    pair = dc.train(problem, "smoke", progress=False)
+    rows = problem.dataset(17).test
+    stated = dc.solve(pair, rows.y, forward=problem, noise_std=problem.noise_std)
+    low, high = stated.interval(0.9)
+    assert ((rows.x >= low) & (rows.x <= high)).double().mean() > 0.8

@@ -72,7 +72,7 @@ class Correction(Descent[Corrected]):
     Attributes:
         corrections: what is plausible.
         table_noise: the noise, normalised units, that their tables were made for.
-        free_noise: whether the noise may be larger than it is said to be.
+        free_noise: whether the noise may be larger than it is said to be, from the start.
         family: the mean of its posterior is the guess, where the span is the whole space.
         chance: log odds that a row has nothing to correct.
     """
@@ -141,6 +141,9 @@ class Correction(Descent[Corrected]):
     ) -> Corrected:
         start = point.x if state is None else state.start
         objective, few = model.objective, point.x.shape[1] <= DENSE
+        # What earlier linearisations did not foresee is their error: with few unknowns, which bent
+        # physics leaves no room to explain it, it counts as noise even where the noise is stated.
+        free_noise = self.free_noise or (few and state is not None)
         span = MeasuredSpan(model, point, start, box, self.corrections)
         if complete:
             span.fill()
@@ -155,7 +158,7 @@ class Correction(Descent[Corrected]):
             quadratics,
             precision=precision,
             count=objective.count.double().expand(len(start)),
-            free_noise=self.free_noise,
+            free_noise=free_noise,
             complete=complete,
         )
         tried = None
@@ -168,7 +171,7 @@ class Correction(Descent[Corrected]):
                 start.new_empty(len(start), 0),
             )
         if complete and box is not None:
-            chosen = self._inside(quadratics, chosen, start, box, objective.count)
+            chosen = self._inside(quadratics, chosen, start, box, objective.count, free_noise)
         if not few:
             # Its bars come from the tables, as those of other rows.
             chosen = chosen.changed(spread=chosen.spread[:, :0])
@@ -187,6 +190,7 @@ class Correction(Descent[Corrected]):
         start: Float[Tensor, "B n"],
         box: Box,
         count: Float[Tensor, "#B"],
+        free_noise: bool,
     ) -> Chosen:
         low, high = (
             torch.as_tensor(side, dtype=start.dtype, device=start.device).double() - start.double()
@@ -199,7 +203,7 @@ class Correction(Descent[Corrected]):
             low=low,
             high=high,
             count=count.double().expand(len(start)),
-            free_noise=self.free_noise,
+            free_noise=free_noise,
         )
 
     def _corrected(
