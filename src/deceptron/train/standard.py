@@ -260,9 +260,9 @@ def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings
     """Settings for the grid and the amount of data: epochs become fewer as points become more.
 
     On finer grids a U-Net gets a level for every halving of the spacing, so that it sees as far,
-    and smaller batches, so that as many steps are taken although epochs are fewer. The rates fall
-    with the root of the batch, as is usual for Adam: at those of larger batches gated networks
-    diverged. Levels are fewer where the grid cannot be halved so often.
+    and smaller batches, so that as many steps are taken although epochs are fewer. The rates of
+    gated networks fall with the root of the batch: at those of larger batches they diverged. Levels
+    are fewer where the grid cannot be halved so often.
     """
     points = max(math.prod(problem.x_shape), math.prod(problem.y_shape))
     share = min(most, _POINTS / (problem.train_count * points))
@@ -281,7 +281,7 @@ def _within_reach(problem: Problem, settings: Settings, most: float) -> Settings
     coarse = _SIDES[len(grid)] ** len(grid)
     batch = min(settings.batch_size, settings.batch_size * coarse // math.prod(grid))
     batch = max(_LEAST_BATCH, batch)
-    slower = (batch / settings.batch_size) ** 0.5
+    slower = (batch / settings.batch_size) ** 0.5 if settings.gates else 1.0
     return replace(
         settings,
         levels=levels,
