@@ -141,8 +141,8 @@ class Correction(Descent[Corrected]):
     ) -> Corrected:
         start = point.x if state is None else state.start
         objective, few = model.objective, point.x.shape[1] <= DENSE
-        # What earlier linearisations did not foresee is their error: with few unknowns, which bent
-        # physics leaves no room to explain it, it counts as noise even where the noise is stated.
+        # What earlier linearisations did not predict is their own error. With few unknowns it would
+        # be fitted as signal, so it counts as noise even where the noise is stated.
         free_noise = self.free_noise or (few and state is not None)
         span = MeasuredSpan(model, point, start, box, self.corrections)
         if complete:
