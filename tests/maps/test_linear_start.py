@@ -311,3 +311,12 @@ def test_the_units_of_the_data_do_not_matter(shape):
 def test_mistakes_are_named(make, message):
     with pytest.raises(dc.DeceptronError, match=message):
         make()
+
+
+@pytest.mark.parametrize("levels", [2, 3, 5])
+def test_further_levels_of_a_unet_are_neither_wider_nor_gated(levels):
+    network = UNet((1, 16, 16), (1, 16, 16), channels=4, levels=levels, gates=True)
+    assert max(p.shape[0] for p in network.parameters()) == 4 * min(2 ** (levels - 1), 4)
+    assert len(network.gate) == min(levels, 3)
+    # Each gate acts on what it was made for.
+    assert network(torch.ones(2, 1, 16, 16)).shape == (2, 1, 16, 16)
