@@ -2,7 +2,8 @@
 
 Resumable: a model that is trained already is only measured again. Name problems on the command
 line to make only theirs. With ``--calibrate`` the weights that ship are kept: they are calibrated
-and measured again, for example because what a pair knows about itself has changed.
+and measured again, for example because what a pair knows about itself has changed. With ``--trust``
+only their limits of trust are fitted again, which changes no answer and no card.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ from benchmarks.standard import INSTANCES, trained
 from deceptron.maps import Wiener
 from deceptron.study import Measurement, measure
 from deceptron.train import calibrate
+from deceptron.train.calibration import calibrate_trust
 
 SEED = 7
 LIMIT_BYTES = 4 * 2**20
 ZOO = Path(dc.__file__).parent / "zoo"
 DENSE = ", `dense ridge` the full matrix from the same training pairs, which is too large to ship"
+
+
+def fit_trust_again(name: str) -> None:
+    problem = dc.problems.get(name)
+    pair = calibrate_trust(dc.load(name), problem, problem.dataset(SEED))
+    print(dc.save(pair, ZOO / f"{name}.safetensors").name, pair.calibration.trust)
 
 
 def make(name: str, *, calibrate_only: bool) -> None:
@@ -104,4 +112,7 @@ def card(pair: dc.Deceptron, quality: Quality, linear: Measurement, guarded: Mea
 if __name__ == "__main__":
     names = [word for word in sys.argv[1:] if not word.startswith("-")]
     for chosen in names or dc.problems.names():
-        make(chosen, calibrate_only="--calibrate" in sys.argv)
+        if "--trust" in sys.argv:
+            fit_trust_again(chosen)
+        else:
+            make(chosen, calibrate_only="--calibrate" in sys.argv)

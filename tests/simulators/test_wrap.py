@@ -208,6 +208,21 @@ def test_the_edge_of_what_a_simulator_can_do_gets_a_one_sided_difference() -> No
     torch.testing.assert_close(slope, 2 * x, atol=1e-3, rtol=0)
 
 
+def test_a_difference_moves_each_component_of_a_vector_by_its_own_size() -> None:
+    def value(x: Any) -> Any:
+        return np.sin(x / [1e-3, 1e3])
+
+    def adjoint(x: Any, w: Any) -> Any:
+        return w * np.cos(x / [1e-3, 1e3]) / [1e-3, 1e3]
+
+    mixed = wrap(value, vjp=adjoint, scale=1e-4)
+    x = torch.tensor([[2e-3, 3e3]], dtype=torch.float64)
+    for direction in torch.eye(2, dtype=torch.float64):
+        _, slope = jvp(mixed, x, direction[None])
+        expected = torch.from_numpy(adjoint(x.numpy(), direction[None].numpy()))
+        torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-12)
+
+
 def test_repeated_rows_and_zero_products_cost_nothing() -> None:
     simulator = wrap(physics.value, **KINDS["both"])
     dense_jacobian(simulator, rows())

@@ -41,9 +41,14 @@ def check_rows(
 
 
 def check_pair(value: object) -> None:
-    """Refuse what is no pair."""
+    """Refuse what is no pair, and one whose x has units that have not been taken off."""
     if not isinstance(value, Pair):
         raise ConfigError(f"pair must have methods f and g; got {type(value).__name__}")
+    if getattr(value, "units", None) is not None:
+        raise ConfigError(
+            "pair must take x as it is; this one takes it without units: pass pair.unitless, and "
+            "pair.units.reduced(x) as latents"
+        )
 
 
 def check_range(

@@ -32,7 +32,8 @@ def jcp(
 
     Args:
         pair: anything with ``f`` and ``g``; the penalty is differentiable in their parameters.
-        x: latents, one a row.
+        x: latents, one a row. Where they have units (``pair.units``), both Jacobians are those of
+            the maps, without.
         probes: random directions xi for each row.
         kind: their law, ``"rademacher"`` (signs) or ``"normal"``.
         reduction: ``"sum"`` over the components of x is the paper's equation; ``"mean"`` divides
@@ -118,6 +119,8 @@ def _per_row(
 ) -> Float[Tensor, " B"]:
     check_choice("reduction", reduction, ("mean", "sum"))
     x = as_rows("x", x, shape=getattr(pair, "x_shape", None), like=weight_of(pair))
+    if (units := getattr(pair, "units", None)) is not None:
+        pair, x = pair.unitless, units.reduced(x)  # type: ignore[attr-defined]
     xi = draw_probes(x, probes=probes, kind=kind, generator=generator)
     squares = probe_defects(pair, x, xi).flatten(2).square()
     return (squares.mean(2) if reduction == "mean" else squares.sum(2)).mean(1)

@@ -26,6 +26,7 @@ from deceptron.core.differentiate import jacobian_of_row, jvp
 from deceptron.core.filling import filled
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
+from deceptron.core.units import UnitlessCovariance, UnitlessForward
 from deceptron.geometry.jcp import draw_probes
 
 # Columns of a Jacobian that are made at a time.
@@ -62,6 +63,10 @@ def noise_aware_rjcp(
 
     ``forward`` replaces ``pair.f`` under J: latents to physical units, for example the simulator.
     """
+    if (units := getattr(pair, "units", None)) is not None:
+        pair, x = pair.unitless, units.reduced(x)  # type: ignore[attr-defined]
+        prior = UnitlessCovariance(prior, units)  # type: ignore[arg-type]
+        forward = None if forward is None else UnitlessForward(forward, units, None)
     errors = gain_errors(
         pair,
         x,

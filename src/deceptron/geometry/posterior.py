@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.calibration import calibration_of
-from deceptron.core.checks import check_count, check_range, check_rows
+from deceptron.core.checks import check_count, check_pair, check_range, check_rows
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
 from deceptron.geometry.noise_aware import (
@@ -75,6 +75,7 @@ class Posterior:
     prior_share: float | None = None
 
     def __post_init__(self) -> None:
+        check_pair(self.pair)
         check_rows("x", self.x)
         if self.misfit is not None and self.misfit.shape != self.x.shape[:1]:
             raise ShapeError(

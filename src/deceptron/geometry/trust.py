@@ -47,7 +47,7 @@ def trust(pair: Pair, y: Any) -> Trust:
         pair: with a calibration, as ``dc.train`` and ``dc.load`` give it.
         y: observations, one a row, physical units: a tensor or any array.
     """
-    return judged(pair, y)
+    return judged(getattr(pair, "unitless", pair), y)
 
 
 def judged(pair: Pair, y: Any, gappy: Bool[Tensor, " B"] | None = None) -> Trust:

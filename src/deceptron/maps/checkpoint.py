@@ -1,7 +1,8 @@
 """Pairs on disk: one safetensors file whose header holds a JSON document, so no code can run.
 
-Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``wiener.*``, ``calibration.*``, ``bounds.low``
-and ``bounds.high`` (a bound without axes was a number). The document says what they belong to::
+Tensors are named ``f.*``, ``g.*``, ``scaler.*``, ``units.*`` (if x has any), ``wiener.*``,
+``calibration.*``, ``bounds.low`` and ``bounds.high`` (a bound without axes was a number). The
+document says what they belong to::
 
     {"format": "deceptron-pair", "version": 2, "library": "0.2.0", "name": "heat-1d",
      "x_shape": [64], "y_shape": [64], "bounded": true, "provenance": {}, "calibration": {...},
@@ -33,6 +34,7 @@ from torch import Tensor, nn
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
 from deceptron.core.calibration import Calibration, from_tensors, to_tensors
 from deceptron.core.files import as_path, replacing
+from deceptron.core.units import Units
 from deceptron.maps.network import Network, build, is_registered
 from deceptron.maps.pair import Deceptron
 
@@ -61,6 +63,8 @@ def save(pair: Deceptron, path: str | os.PathLike[str]) -> Path:
     path = as_path("path", path)
     modules = {name: getattr(pair, name) for name in _PARTS if getattr(pair, name) is not None}
     tensors = {f"scaler.{key}": value for key, value in pair.scaler.state_dict().items()}
+    if pair.units is not None:
+        tensors |= {f"units.{key}": value for key, value in pair.units.state_dict().items()}
     if pair.bounds is not None:
         for side, value in zip(("low", "high"), pair.bounds, strict=True):
             exact = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
@@ -201,7 +205,8 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
     whole = dict(tensors)
     try:
         _check_fields(document)
-        parts = {prefix: _part(tensors, prefix) for prefix in ("scaler", "bounds", "calibration")}
+        names = ("scaler", "units", "bounds", "calibration")
+        parts = {prefix: _part(tensors, prefix) for prefix in names}
         if document["version"] == 1:
             document["modules"].pop("shrinkage", None)
             _part(tensors, "shrinkage")
@@ -222,6 +227,9 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             modules["f"],
             modules["g"],
             scaler=Scaler(parts["scaler"]["shift"], parts["scaler"]["scale"]),
+            units=Units(parts["units"]["shift"], parts["units"]["scale"])
+            if parts["units"]
+            else None,
             bounds=_bounds(parts["bounds"]) if document["bounded"] else None,
             x_shape=document["x_shape"],
             y_shape=document["y_shape"],

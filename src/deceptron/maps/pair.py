@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError, html
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import sides
 from deceptron.core.calibration import Calibration
+from deceptron.core.units import Units
 from deceptron.maps.layouts import regridded
 from deceptron.maps.network import check_shape
 from deceptron.maps.regrid import regrid
@@ -26,12 +28,16 @@ LEVELS = 32
 class Deceptron(nn.Module):
     """A forward surrogate ``pair.f(x)`` and a reverse map ``pair.g(y)``, any two modules.
 
-    Both work in normalised measurement space.
+    Both work in normalised measurement space, and, where the components of x have different units,
+    with latents without units (``units``). ``dc.solve`` and all else that takes a pair and x
+    translate.
 
     Attributes:
         f: the surrogate, latents to normalised measurements.
         g: the reverse map, normalised measurements to latents.
         scaler: leads from physical units to normalised ones; by default they are the same.
+        units: of x, where f and g work without: ``pair.f(pair.units.reduced(x))``; None: they take
+            x as it is.
         wiener: a linear estimate that the ``"wiener"`` method uses, or None.
         calibration: what the pair knows about itself: its noise, its errors, plausible corrections.
         x_shape: of one latent, if known; maps that know theirs (``in_shape``) state it.
@@ -43,6 +49,7 @@ class Deceptron(nn.Module):
     f: nn.Module
     g: nn.Module
     scaler: Scaler
+    units: Units | None
     wiener: nn.Module | None
     calibration: Calibration
 
@@ -52,6 +59,7 @@ class Deceptron(nn.Module):
         reverse: nn.Module,
         *,
         scaler: Scaler | None = None,
+        units: Units | None = None,
         bounds: Bounds | None = None,
         x_shape: Sequence[int] | None = None,
         y_shape: Sequence[int] | None = None,
@@ -68,6 +76,9 @@ class Deceptron(nn.Module):
                 f"Deceptron(scaler=...) must be a Scaler; got {type(scaler).__name__}"
             )
         self.scaler = Scaler() if scaler is None else scaler
+        if units is not None and not isinstance(units, Units):
+            raise ConfigError(f"Deceptron(units=...) must be Units; got {type(units).__name__}")
+        self.units = units
         self.wiener = None if wiener is None else _module("wiener", wiener)
         self.calibration = Calibration() if calibration is None else calibration
         of_x = (forward, "in_shape"), (reverse, "out_shape"), (wiener, "out_shape")
@@ -139,6 +150,7 @@ class Deceptron(nn.Module):
             "forward": self.f,
             "reverse": self.g,
             "scaler": self.scaler,
+            "units": self.units,
             "bounds": self.bounds,
             "x_shape": self.x_shape,
             "y_shape": self.y_shape,
@@ -148,6 +160,19 @@ class Deceptron(nn.Module):
             "provenance": self.provenance,
         }
         return Deceptron(**{**own, **changes})
+
+    @property
+    def unitless(self) -> Deceptron:
+        """This pair, its weights shared, with bounds for latents as f and g take them."""
+        if self.units is None:
+            return self
+        bounds = None if self.bounds is None else self.units.reduced_bounds(self.bounds)
+        return self.with_units(None, bounds)
+
+    def with_units(self, units: Units | None, bounds: Bounds | None) -> Deceptron:
+        """This pair, its weights shared, for latents in these units, within these bounds."""
+        own = None if units is None else copy.deepcopy(units).to(self.scaler.scale.device)
+        return self.replaced(units=own, bounds=bounds).train(self.training)
 
     def g_levels(self, noise_std: float | Tensor) -> Float[Tensor, " #B"] | None:
         """The level of noise for which each row of y gets its g; None if g is the same for all.
@@ -232,6 +257,7 @@ class Deceptron(nn.Module):
         noise, known = self.noise_std, self.calibration
         return {
             "latent x": html.shape(self.x_shape),
+            **({} if self.units is None else {"units of x": f"{_range(self.units.scale)}"}),
             "observation y": html.shape(self.y_shape),
             "surrogate f": _described(self.f),
             "reverse map g": _described(self.g),
@@ -292,6 +318,11 @@ def _common_shape(bounds: Bounds) -> tuple[int, ...]:
         raise ShapeError(
             f"bounds must have shapes that fit each other; got {[tuple(s) for s in shapes]}"
         ) from None
+
+
+def _range(scale: Tensor) -> str:
+    low, high = float(scale.min()), float(scale.max())
+    return f"its parts vary by {low:.2g} to {high:.2g}; f and g take it without units"
 
 
 def _described(map: nn.Module) -> str:

@@ -31,6 +31,11 @@ def regrid(
             raise ConfigError(
                 f"at_grid needs maps that the library can build; {name} is a {type(part).__name__}"
             )
+    if pair.units is not None and len(pair.x_shape) == 1:
+        raise ConfigError(
+            "at_grid needs a field; the components of this x have units of their own, so they are "
+            "no points of a grid"
+        )
     x_layout = _latent_layout(pair, latents)
     y_layout = _observation_layout(pair, x_layout, observations)
     x_shape = regridded(pair.x_shape, grid)
@@ -70,6 +75,7 @@ def regrid(
         "reverse": backwards(parts["g"]),
         "wiener": backwards(parts["wiener"]),
         "scaler": scaler,
+        "units": pair.units,
         "bounds": None if pair.bounds is None else _bounds(pair.bounds, x_shape),
         "x_shape": x_shape,
         "y_shape": y_shape,

@@ -5,7 +5,6 @@ from deceptron.problems.dataset import Dataset, Split
 from deceptron.problems.measured import MeasuredProblem
 from deceptron.problems.prior import LowRankPrior, Prior, SpectralPrior
 from deceptron.problems.registry import define, from_data, get, names
-from deceptron.problems.units import UnitlessProblem, unitless
 from deceptron.problems.verify import Report, verify
 
 __all__ = [
@@ -17,11 +16,9 @@ __all__ = [
     "Report",
     "SpectralPrior",
     "Split",
-    "UnitlessProblem",
     "define",
     "from_data",
     "get",
     "names",
-    "unitless",
     "verify",
 ]

@@ -18,9 +18,10 @@ from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box, sides
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
+from deceptron.core.units import units_of
 from deceptron.problems.dataset import Dataset
 from deceptron.problems.fields import BLOCK, draw_in_blocks
-from deceptron.problems.prior import LowRankPrior, Prior
+from deceptron.problems.prior import LowRankPrior, Prior, PriorInUnits
 
 FAMILIES = ("prior", "shifted", "extreme")
 PRIOR_SAMPLES = 2048
@@ -201,7 +202,11 @@ class Problem(ABC):
     def _sample(self, count: int, generator: Generator, family: str) -> Tensor: ...
 
     def _prior(self) -> Prior:
-        return LowRankPrior.estimate(self._prior_samples())
+        samples = self._prior_samples()
+        units = units_of(samples)
+        if units is None:
+            return LowRankPrior.estimate(samples)
+        return PriorInUnits.of(LowRankPrior.estimate(units.reduced(samples)), units)
 
     def _prior_samples(self) -> Tensor:
         generator = Generator().manual_seed(PRIOR_SEED)

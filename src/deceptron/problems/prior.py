@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from deceptron.core.bases import leading
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.errors import ConfigError
+from deceptron.core.units import Units
 from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
 
 # Directions the family never takes keep this share of the mean variance: the covariance stays
@@ -43,7 +44,7 @@ class Prior(ABC):
         return self._power(check_rows("v", v, tuple(self.mean.shape)), 1.0)
 
     def sqrt(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
-        """``C^(1/2) v`` with the symmetric root."""
+        """``C^(1/2) v`` with the symmetric root, where x has no units."""
         return self._power(check_rows("v", v, tuple(self.mean.shape)), 0.5)
 
     def solve(self, v: Float[Tensor, "B *x"]) -> Float[Tensor, "B *x"]:
@@ -135,6 +136,43 @@ class LowRankPrior(Prior):
         base = self.floor**power
         inside = (flat @ basis) * (variances**power - base)
         return (base * flat + inside @ basis.mT).reshape(v.shape).to(v.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorInUnits(Prior):
+    """``C = S C_z S``: estimated without units, so that the small ones are not lost in the floor.
+
+    Attributes:
+        without: the prior of latents without units.
+        scale: S, the units.
+    """
+
+    mean: Float[Tensor, "*x"]
+    without: Prior
+    scale: Float[Tensor, "*x"]
+
+    @classmethod
+    def of(cls, without: Prior, units: Units) -> PriorInUnits:
+        """The law of x where that of z is known."""
+        return cls(units.physical(without.mean), without, units.scale)
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """What the covariance rests on, in words."""
+        return f"{self.without.kind}, without units"
+
+    @property
+    def variance(self) -> Float[Tensor, "*x"]:
+        """Diagonal of C: the variance of each component."""
+        return self.without.variance * self.scale.square()
+
+    def _power(self, v: Tensor, power: float) -> Tensor:
+        # S C S, S C^(1/2), and their inverses S^-1 C^-1 S^-1, C^(-1/2) S^-1.
+        s = self.scale.to(v)
+        if power > 0:
+            return s * self.without._power(s * v if power == 1 else v, power)
+        found = self.without._power(v / s, power)
+        return found / s if power == -1 else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from deceptron.core.checks import check_count, check_seed
 from deceptron.core.differentiate import jvp
 from deceptron.core.errors import DeceptronError, in_words
 from deceptron.problems.base import Problem
-from deceptron.problems.units import uneven_units, unresolved
+from deceptron.problems.units import unresolved
 
 T = TypeVar("T")
 
@@ -80,8 +80,6 @@ def verify(problem: Problem, *, rows: int = 64, seed: int = 0, quiet: bool = Fal
     found = _Findings()
     x = found.of("samples in the box", lambda: _samples(problem, rows, seed))
     found.of("samples follow their generator", lambda: _follows_generator(problem, seed))
-    if x is not None:
-        found.of("units of x", lambda: _units(x))
     if not problem.has_simulator:
         found.skipped.append("all about simulate (the problem was made from data)")
     elif x is not None:
@@ -175,11 +173,6 @@ def _samples(problem: Problem, rows: int, seed: int) -> Tensor:
         words = f"sample leaves the bounds, by up to {float(distance.max()):.3g}"
         raise _Wrong(words, inside)
     return inside
-
-
-def _units(x: Tensor) -> None:
-    if (words := uneven_units(x)) is not None:
-        raise _Wrong(words)
 
 
 def _resolved(problem: Problem, y: Tensor) -> None:

@@ -160,8 +160,9 @@ class Simulator:
         """(f(x + h v) - f(x - h v)) / 2h; h balances curvature and the accuracy of f."""
         if not len(x):
             return np.empty((0, *(self._y_shape or ())))
-        size = np.abs(x).reshape(len(x), -1).max(1).clip(self._scale)
-        h = self._step * size / np.abs(v).reshape(len(v), -1).max(1)
+        # Components of a vector may have different units; points of a field have one.
+        size = np.abs(x) if x.ndim == 2 else np.abs(x).max(tuple(range(1, x.ndim)), keepdims=True)
+        h = self._step / (np.abs(v) / size.clip(self._scale)).reshape(len(v), -1).max(1)
         step = h.reshape(-1, *(1,) * (x.ndim - 1)) * v
         ahead, behind = self.values(x + step), self.values(x - step)
         width = np.full(len(x), 2.0)

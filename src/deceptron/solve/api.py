@@ -33,6 +33,7 @@ from deceptron.solve.starts import given_rows
 from deceptron.solve.stopping import Stopping, stationarity
 from deceptron.solve.strays import with_strays_returned
 from deceptron.solve.task import Known, prepare
+from deceptron.solve.units import Door
 
 # Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
 # A network keeps some two kilobytes for each number until its gradient has been asked for.
@@ -124,6 +125,9 @@ def solve(
     """
     settings = {name: value for name, value in locals().items() if name not in ("pair", "y")}
     chosen = get_method(method)
+    if getattr(pair, "units", None) is not None:
+        door = Door.of(pair, bounds)
+        return door.outwards(solve(pair.unitless, y, **door.inwards(settings)))  # type: ignore[union-attr]
     known = Known.of(pair)
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
     if y.ndim == 1 or not y.shape[1:].numel():

@@ -11,8 +11,10 @@ import torch
 
 from deceptron.core.checks import check_device, check_dtype, check_flags, check_range, check_seed
 from deceptron.core.errors import ConfigError
+from deceptron.core.units import units_of
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, get
+from deceptron.problems.units import UnitlessProblem
 from deceptron.train.folder import RunFolder, early_stages
 from deceptron.train.presets import recipe as preset_recipe
 from deceptron.train.recipe import Recipe
@@ -44,8 +46,10 @@ def train(
         pair = dc.train(problem, out="runs/mine")  # call it again to continue after a kill
         print(pair.verdict)
 
-    Rows are drawn from the problem. Three stages follow: the surrogate f, the reverse map g, and g
-    again with the Jacobian composition penalty (JCP). Then validation rows tell how large the
+    Rows are drawn from the problem. Where the components of x (of a field, its channels) vary by
+    very different amounts, or lie far from zero, the networks take them without units
+    (``pair.units``); answers have them. Three stages follow: the surrogate f, the reverse map g,
+    and g again with the Jacobian composition penalty (JCP). Then validation rows tell how large the
     errors of both are.
 
     Args:
@@ -74,7 +78,9 @@ def train(
     problem = get(problem) if isinstance(problem, str) else problem
     if not isinstance(problem, Problem):
         raise ConfigError(f"problem must be a name or a Problem; got {type(problem).__name__}")
-    recipe = preset if isinstance(preset, Recipe) else preset_recipe(problem, preset)
+    units = units_of(problem._prior_samples())
+    trained = problem if units is None else UnitlessProblem.of(problem, units)
+    recipe = preset if isinstance(preset, Recipe) else preset_recipe(trained, preset)
     check_seed(seed)
     check_dtype(dtype)
     check_flags(jcp=jcp, both=both, resume=resume, progress=progress, tensorboard=tensorboard)
@@ -82,7 +88,7 @@ def train(
     if tensorboard and out is None:
         raise ConfigError("tensorboard=True needs a run folder: pass out=...")
     place = check_device("cpu" if device is None else device)
-    config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype)
+    config = config_of(problem, recipe, seed=seed, jcp=jcp, dtype=dtype, unitless=units is not None)
     start = {} if start_from is None else early_stages(Path(start_from), config)
     with joined() as team, ExitStack() as stack:
         folder = None
@@ -90,7 +96,7 @@ def train(
             run = RunFolder(Path(out), config)
             folder = stack.enter_context(run.opened(resume=resume, device=place))
         training = Training(
-            problem,
+            trained,
             recipe,
             config,
             folder,

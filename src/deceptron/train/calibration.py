@@ -16,6 +16,7 @@ from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.geometry import fit_trust
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem, get
+from deceptron.problems.units import UnitlessProblem
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import DENSE
 from deceptron.train.correcting import fit_correcting
@@ -72,14 +73,24 @@ def calibrate(
     left out. The same pair comes back.
     """
     _check_noise(problem)
+    return _calibrated(pair, problem, _rows(pair, problem, data), correction_limit, told)
+
+
+def calibrate_trust(pair: Deceptron, problem: Problem, data: Dataset) -> Deceptron:
+    """The part of ``calibrate`` that fits the limits of trust, alone. The same pair comes back."""
+    rows = _rows(pair, problem, data)
+    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, rows.y))
+    return pair
+
+
+def _rows(pair: Deceptron, problem: Problem, data: Dataset) -> _Rows:
     like = pair.scaler.scale
     most = _within(ROWS, CALIBRATED_POINTS, data.val.x)
     x, clean = (part[:most].to(like) for part in (data.val.x, data.val.y))
     if len(x) < 2:
         raise ConfigError(f"calibrate(data=...) must have two or more rows in val; got {len(x)}")
     y = problem.add_noise(clean, generator=stream(data.seed, "calibration-noise"))
-    known = _Rows(data.train.x.to(like), data.train.y.to(like), x, y)
-    return _calibrated(pair, problem, known, correction_limit, told)
+    return _Rows(data.train.x.to(like), data.train.y.to(like), x, y)
 
 
 def recalibrate(
@@ -125,8 +136,12 @@ def recalibrate(
             )
     check_count("simulations", simulations, low=2)
     check_seed(seed)
+    units, inside = pair.units, problem
+    if units is not None:
+        inside = UnitlessProblem.of(problem, units)
     with calibrating(is_shown(progress)) as told:
-        return _recalibrated(pair, problem, simulations, seed, told)
+        found = _recalibrated(pair.unitless, inside, simulations, seed, told)
+    return found if units is None else found.with_units(units, problem.bounds)
 
 
 def _recalibrated(

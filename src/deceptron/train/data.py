@@ -14,7 +14,7 @@ from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.scaler import Scaler
 from deceptron.problems import Dataset, Problem
-from deceptron.problems.units import uneven_units, unresolved
+from deceptron.problems.units import unresolved
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
 
@@ -85,11 +85,10 @@ def prepare(
         check_rows(f"{name}.y", split.y, problem.y_shape)
         for part in ("x", "y"):
             _check_finite(problem, f"{name}.{part}", getattr(split, part))
-    doubts = [uneven_units(dataset.train.x)]
     if bool((torch.as_tensor(problem.noise_std) > 0).all()):
-        doubts.append(unresolved(dataset.train.y, problem.noise_std, dtype))
-    for words in filter(None, doubts):
-        warnings.warn(f"{problem.name!r}: {words}", stacklevel=2)
+        words = unresolved(dataset.train.y, problem.noise_std, dtype)
+        if words is not None:
+            warnings.warn(f"{problem.name!r}: {words}", stacklevel=2)
     # A copy: moving the dataset's own scaler would move it for its other users.
     scaler = Scaler(dataset.scaler.shift, dataset.scaler.scale).to(device=device, dtype=dtype)
 

@@ -18,6 +18,7 @@ from deceptron.core.folder import environment
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.maps.checkpoint import RUN_RESULT
 from deceptron.problems import Problem
+from deceptron.problems.units import UnitlessProblem
 from deceptron.train.calibration import calibrate
 from deceptron.train.data import TrainingData, check_maps, prepare
 from deceptron.train.folder import RunFolder
@@ -261,6 +262,8 @@ class Training:
                 provenance=self._provenance(name, results),
             ).to(self._device)
             self._calibrate(pair.eval(), data, shown=shown)
+            if isinstance(self._problem, UnitlessProblem):
+                pair = pair.with_units(self._problem.units, self._problem.original.bounds)
             if self._folder is not None:
                 save(pair, self._folder.file(_result_name(name, names[0])))
         for parameter in self._trainable:

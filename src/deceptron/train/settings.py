@@ -33,9 +33,15 @@ _FEW, _ROUNDING = 16, 1e-3
 
 
 def config_of(
-    problem: Problem, recipe: Recipe, *, seed: int, jcp: bool, dtype: torch.dtype
+    problem: Problem,
+    recipe: Recipe,
+    *,
+    seed: int,
+    jcp: bool,
+    dtype: torch.dtype,
+    unitless: bool = False,
 ) -> Config:
-    """Everything that decides the bits of a run."""
+    """Everything that decides the bits of a run; whether x is trained on without its units."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -45,6 +51,7 @@ def config_of(
         "jcp": jcp,
         "dtype": str(dtype).removeprefix("torch."),
         **problem_document(problem),
+        **({"unitless": True} if unitless else {}),
         "recipe": plain(recipe),
     }
 
