@@ -187,7 +187,7 @@ def test_second_derivatives_and_transforms(name: str) -> None:
 def test_verify_is_content_with_the_defaults(name: str) -> None:
     report = dc.problems.verify(dc.problems.get(name), quiet=True)
     assert report.ok, str(report)
-    assert len(report.passed) == 12
+    assert len(report.passed) == 11
     assert report.defect is not None
 
 
