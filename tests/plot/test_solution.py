@@ -63,6 +63,33 @@ def test_a_line_its_interval_and_the_truth(heat):
     assert f"{float(solution.over_noise[2]):.2f} × noise" in axis.get_title()
 
 
+def test_numbers_of_different_units_are_drawn_in_units_of_their_bars():
+    units = torch.tensor([1e-3, 500.0])
+
+    def draw(count, generator):
+        return units * (1 + torch.rand(count, 2, generator=generator))
+
+    problem = dc.problems.define(
+        "two-units",
+        simulate=lambda x: x / units.to(x),
+        sample=draw,
+        bounds=(torch.zeros(2), 3 * units),
+        noise_std=0.05,
+        train_count=200,
+    )
+    test = problem.dataset(1).test
+    solution = dc.solve(dc.train(problem, "smoke", progress=False), test.y[:3], forward=problem)
+    axis = solution.plot(test.x[:3], rows=2).axes[0]
+    low, high = (end[2].numpy() for end in solution.interval())
+    x, true = solution.x[2].numpy(), test.x[2].numpy()
+    unit = np.maximum(x - low, high - x)
+    drawn = [line.get_ydata() for line in axis.lines]
+    assert any(np.array_equal(line, np.zeros(2)) for line in drawn)
+    wanted = (true - x) / unit
+    assert any(np.allclose(line, wanted, rtol=1e-4) for line in drawn if len(line) == 2)
+    assert [label.get_text() for label in axis.get_xticklabels()] == [f"{v:.4g}" for v in x]
+
+
 def test_the_residual_of_all_rows_is_counted(heat):
     solution, _ = heat
     axis = solution.plot(kind="residual").axes[0]

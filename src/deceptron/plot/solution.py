@@ -30,6 +30,8 @@ from deceptron.plot.planes import Array, draw_field, is_signed, parts
 KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
 POINTS = 16
+# Ratio of bars beyond which each number is drawn in units of its own.
+UNEVEN = 20.0
 SHOWN = {"answers": 4, "history": 12}
 LEVEL = 0.9
 
@@ -94,11 +96,17 @@ def _lines(
             label = words or "answer"
             if len(line) <= POINTS:
                 reach = None if band is None else np.abs(np.stack(band) - line)
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+                if reach is not None and _uneven(reach):
+                    unit = reach.max(0)
+                    axis.set_xticks(place, [f"{value:.4g}" for value in line], fontsize=7)
+                    axis.set_ylabel("in half-widths of 90% intervals", fontsize=7)
+                    true = None if true is None else (true - line) / unit
+                    line, reach = np.zeros_like(line), reach / unit
                 axis.errorbar(place, line, reach, fmt="o", ms=4, capsize=3, color=colour, lw=1)
                 axis.plot([], [], "o", ms=4, color=colour, label=label)
                 if true is not None:
                     axis.plot(place, true, "x", color=TRUTH, ms=6, label="truth")
-                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
                 axis.margins(x=0.08)
                 continue
             if band is not None:
@@ -113,6 +121,12 @@ def _lines(
         *axes[0].get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside lower left"
     )
     return figure
+
+
+def _uneven(reach: Array) -> bool:
+    """Whether bars of one axis would hide those of numbers in smaller units."""
+    widths = reach.max(0)
+    return bool((widths > 0).all() and widths.max() > UNEVEN * widths.min())
 
 
 def _planes(columns: list[_Column], heads: list[str]) -> Picture:
