@@ -7,8 +7,10 @@ import pytest
 
 import deceptron as dc
 from deceptron.core.status import Reason, Status
+from deceptron.geometry.posterior import SAMPLES, quantile
 from deceptron.view import write_page
 from deceptron.view.counting import WIDTHS, Histogram, Largest
+from deceptron.view.drawing import LEVEL
 from deceptron.view.survey import survey
 from tests.view.solved import FLAGGED, UNSOLVED, columns, write
 
@@ -123,3 +125,13 @@ def test_quantiles_are_right_to_a_bin_and_pieces_do_not_matter():
     scores = Histogram(WIDTHS)
     scores.add(np.linspace(-1, 3, 401))
     assert scores.quantile(0.5) == pytest.approx(1.0, abs=0.02)
+
+
+def test_numbers_of_different_units_are_a_table(tmp_path):
+    made = columns(21)
+    made["x"] = np.tile([0.0123, 456.0], (21, 1))
+    made["std"] = np.tile([0.001, 10.0], (21, 1))
+    text = write_page(write(tmp_path / "x.npz", made))[0].read_text()
+    half = quantile(LEVEL, SAMPLES)
+    assert f"<td>0.0123</td><td>{0.0123 - 0.001 * half:.5g} to {0.0123 + 0.001 * half:.5g}" in text
+    assert f"<td>456</td><td>{456 - 10 * half:.5g} to {456 + 10 * half:.5g}" in text

@@ -11,6 +11,8 @@ from torch import Tensor
 Array = npt.NDArray[np.floating]
 # A first axis of so many is that of channels; a longer one is space.
 MOST_CHANNELS = 4
+# Ratio of bars beyond which numbers do not share an axis.
+UNEVEN = 20.0
 
 
 def parts(value: Array) -> list[tuple[str, Array]]:
@@ -77,3 +79,8 @@ def draw_field(
     if bar:
         figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
     return image
+
+
+def uneven(widths: Array) -> bool:
+    """Whether bars of some numbers would hide those of others, in smaller units, on one axis."""
+    return bool((widths > 0).all() and widths.max() > UNEVEN * widths.min())

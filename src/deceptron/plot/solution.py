@@ -25,13 +25,11 @@ from deceptron.plot.picture import (
     picture,
     plain,
 )
-from deceptron.plot.planes import Array, draw_field, is_signed, parts
+from deceptron.plot.planes import Array, draw_field, is_signed, parts, uneven
 
 KINDS = ("answers", "residual", "history")
 # Vectors up to so long are drawn as points: numbers, rather than a function.
 POINTS = 16
-# Ratio of bars beyond which each number is drawn in units of its own.
-UNEVEN = 20.0
 SHOWN = {"answers": 4, "history": 12}
 LEVEL = 0.9
 
@@ -97,7 +95,7 @@ def _lines(
             if len(line) <= POINTS:
                 reach = None if band is None else np.abs(np.stack(band) - line)
                 axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-                if reach is not None and _uneven(reach):
+                if reach is not None and uneven(reach.max(0)):
                     unit = reach.max(0)
                     axis.set_xticks(place, [f"{value:.4g}" for value in line], fontsize=7)
                     axis.set_ylabel("in half-widths of 90% intervals", fontsize=7)
@@ -121,12 +119,6 @@ def _lines(
         *axes[0].get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside lower left"
     )
     return figure
-
-
-def _uneven(reach: Array) -> bool:
-    """Whether bars of one axis would hide those of numbers in smaller units."""
-    widths = reach.max(0)
-    return bool((widths > 0).all() and widths.max() > UNEVEN * widths.min())
 
 
 def _planes(columns: list[_Column], heads: list[str]) -> Picture:

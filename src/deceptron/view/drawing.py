@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from deceptron.geometry.posterior import SAMPLES, quantile
-from deceptron.plot.planes import Array, colour_range, is_signed, parts
+from deceptron.plot.planes import Array, colour_range, is_signed, parts, uneven
 from deceptron.view.counting import Histogram
 
 WIDTH, HEIGHT = 420.0, 180.0
@@ -74,6 +74,8 @@ def _line(x: Array, std: Array | None, words: str) -> Markup:
     step = -(-len(x) // MOST)
     x, half = x[::step], None if std is None else quantile(LEVEL, SAMPLES) * std[::step]
     low, high = (x, x) if half is None else (x - half, x + half)
+    if len(x) <= POINTS and half is not None and uneven(half):
+        return _numbers(x, low, high, words)
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
     if not finite.size:
         return Markup('<p class="note">This row has no finite values.</p>')
@@ -107,6 +109,15 @@ def _line(x: Array, std: Array | None, words: str) -> Markup:
     words = f"{words}: {len(x)} values from {np.nanmin(x):.3g} to {np.nanmax(x):.3g}{bars}"
     ends = _labels("1", str(1 + (len(x) - 1) * step), f"{top:.3g}", f"{bottom:.3g}")
     return _svg(words, content, ends)
+
+
+def _numbers(x: Array, low: Array, high: Array, words: str) -> Markup:
+    """Where units differ no axis fits all."""
+    row = Markup("<tr><th>{}</th><td>{:.5g}</td><td>{:.5g} to {:.5g}</td></tr>")
+    rows = [row.format(k + 1, x[k], low[k], high[k]) for k in range(len(x))]
+    head = Markup("<tr><th></th><th>answer</th><th>90% interval</th></tr>")
+    table = Markup('<table aria-label="{}">{}{}</table>')
+    return table.format(words, head, Markup("").join(rows))
 
 
 def _plane(plane: Array, caption: str, words: str) -> Markup:
