@@ -275,6 +275,44 @@ def test_channels_of_a_field_have_a_unit_each():
     torch.testing.assert_close(problem.simulate(z), original.simulate(problem.units.physical(z)))
 
 
+def test_channels_keep_their_units_on_another_grid(tmp_path):
+    units = torch.tensor([1e3, 1.0])[:, None, None]
+
+    def waves(grid):
+        place = torch.arange(grid) * 2 * torch.pi / grid
+
+        def draw(count, generator):
+            a, b, c = torch.randn(3, count, 2, 1, 1, generator=generator).unbind(0)
+            return units * (a * place.sin()[:, None] + b * place.cos() + c)
+
+        def mixing(x):
+            z = x / units.to(x)
+            return z + 0.1 * z.roll(1, 1) ** 2
+
+        return dc.problems.define(
+            "waves",
+            simulate=mixing,
+            sample=draw,
+            bounds=(-9 * units, 9 * units),
+            noise_std=0.05,
+            train_count=200,
+        )
+
+    pair = dc.train(waves(16), "smoke", progress=False)
+    fine = dc.recalibrate(
+        pair.at_grid(24, latents="periodic"), waves(24), simulations=30, progress=False
+    )
+    test = waves(24).dataset(3).test
+    solution = dc.solve(fine, test.y[:4], forward=waves(24))
+    error = ((solution.x - test.x[:4]) / units).square().mean((0, 2, 3)).sqrt()
+    assert float(error.max()) < 0.05
+    again = dc.load(dc.save(fine, tmp_path / "fine.safetensors"))
+    assert torch.equal(dc.solve(again, test.y[:4], forward=waves(24)).x, solution.x)
+    vector = dc.train(mixed(), "smoke", progress=False)
+    with pytest.raises(dc.ConfigError, match="no points of a grid"):
+        vector.at_grid(6, latents="cells")
+
+
 def test_points_of_a_field_share_a_unit_whatever_they_do_at_a_boundary():
     def fields(count, generator):
         profile = torch.tensor([1e-4, 1.0, 1.0, 1e-4], dtype=torch.float64)

@@ -172,7 +172,9 @@ class Deceptron(nn.Module):
     def with_units(self, units: Units | None, bounds: Bounds | None) -> Deceptron:
         """This pair, its weights shared, for latents in these units, within these bounds."""
         own = None if units is None else copy.deepcopy(units).to(self.scaler.scale.device)
-        return self.replaced(units=own, bounds=bounds).train(self.training)
+        made = self.replaced(units=own, bounds=bounds)
+        made.training = self.training  # alone: the maps are those of this pair, and as they were
+        return made
 
     def g_levels(self, noise_std: float | Tensor) -> Float[Tensor, " #B"] | None:
         """The level of noise for which each row of y gets its g; None if g is the same for all.
