@@ -324,6 +324,31 @@ def test_points_of_a_field_share_a_unit_whatever_they_do_at_a_boundary():
     assert units_of(problem) is None
 
 
+def test_a_field_within_a_vector_has_one_unit():
+    """A rod that is cold at both ends, and the two numbers that came with it."""
+    place = torch.linspace(0, 1, 41, dtype=torch.float64)  # 1e-16 at the end
+    waves = torch.stack([(k * torch.pi * place).sin() / k for k in range(1, 6)])
+
+    def rod(count, generator):
+        return torch.randn(count, 5, generator=generator, dtype=torch.float64) @ waves
+
+    def joined(count, generator):
+        numbers = torch.randn(count, 2, generator=generator, dtype=torch.float64)
+        return torch.cat([rod(count, generator), numbers * torch.tensor([1e5, 1e-4])], 1)
+
+    settings = {"simulate": lambda x: x, "bounds": (-1e9, 1e9), "noise_std": 0.1}
+    assert units_of(dc.problems.define("rod", sample=rod, **settings)) is None
+    units = units_of(dc.problems.define("rod and numbers", sample=joined, **settings))
+    assert float(units.scale[0]) == 1  # it never varies
+    assert len(units.scale[1:41].unique()) == 1
+    torch.testing.assert_close(
+        units.scale[40:],
+        torch.tensor([0.85, 1e5, 1e-4], dtype=torch.float64),
+        rtol=0.2,
+        atol=0,
+    )
+
+
 def test_a_component_that_never_varies_keeps_its_unit():
     def constant(count, generator):
         varying = torch.rand(count, 2, generator=generator) * torch.tensor([1.0, 1e3])

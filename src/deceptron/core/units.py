@@ -28,6 +28,8 @@ LARGEST_RATIO = 10.0
 SPREADS = (1e-3, 1e3)
 # A mean, in units of the spread, beside which single precision still resolves the spread.
 LARGEST_MEAN = 1e3
+# Correlation of points that are neighbours in a field.
+NEIGHBOURS = 0.5
 # By how much the rounding of z may move x across a bound, in units of its spread.
 ROUND_OFF = 1e-6
 
@@ -67,11 +69,17 @@ def units_of(x: Float[Tensor, "N *x"]) -> Units | None:
     """
     if len(x) < 2 or not bool(x.isfinite().all()):
         return None
-    x = x.double()
-    axes = [0] if x.ndim == 2 else [0, *range(2 if x.shape[1] < SHORTEST_AXIS else 1, x.ndim)]
-    shift = x.mean(axes, keepdim=True)[0]
+    mean, variance = x.double().mean(0), x.double().var(0)
+    if x.ndim == 2:
+        shared = _fields(x.double())
+    else:
+        axes = list(range(1 if x.shape[1] < SHORTEST_AXIS else 0, mean.ndim))
+
+        def shared(values: Tensor) -> Tensor:
+            return values.mean(axes, keepdim=True)
+
     # Of a field, the spread at a point: what its mean does over the grid is no spread.
-    spread = x.var(0, keepdim=True).mean(axes, keepdim=True)[0].sqrt()
+    shift, spread = shared(mean), shared(variance).sqrt()
     varying = spread > 0
     if not bool(varying.any()):
         return None
@@ -80,6 +88,26 @@ def units_of(x: Float[Tensor, "N *x"]) -> Units | None:
     if even and bool((shift.abs() <= LARGEST_MEAN * spread)[varying].all()):
         return None
     return Units(shift, torch.where(varying, spread, 1.0))
+
+
+def _fields(x: Float[Tensor, "N n"]) -> Callable[[Tensor], Tensor]:
+    """The mean over each field in a vector; other components keep what they have.
+
+    Points of a field have one unit, whatever they do at a boundary, and go along with their
+    neighbours, so many in a row.
+    """
+    off = x - x.mean(0)
+    off = off / off.square().mean(0).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    apart = (off[:, 1:] * off[:, :-1]).mean(0) < NEIGHBOURS
+    group = torch.cat([apart.new_zeros(1), apart]).cumsum(0)
+    count = torch.bincount(group)
+    in_field = count[group] >= SHORTEST_AXIS
+
+    def shared(values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        total = torch.zeros_like(count, dtype=values.dtype).index_add(0, group, values)
+        return torch.where(in_field, (total / count)[group], values)
+
+    return shared
 
 
 @dataclass(frozen=True, eq=False)
