@@ -111,7 +111,7 @@ def test_bars_about_the_linear_estimate_are_its_own():
 
 def test_without_noise_there_is_nothing_to_calibrate():
     problem = linear(noise_std=0.0)
-    pair = dc.train(problem, quick(problem), seed=3)
+    pair = dc.train(problem, quick(problem, correction_limit=64), seed=3)
     assert pair.calibration.trust is pair.calibration.noise_std is None
     assert "the noise it was trained for is not known" in pair.verdict
     with pytest.raises(dc.ConfigError, match="must have noise_std > 0; got 0"):
@@ -138,7 +138,7 @@ def test_the_share_and_the_factor_have_rows_of_their_own(trained, monkeypatch):
 def test_one_row_is_not_enough():
     problem = linear(val_count=1)
     with pytest.warns(UserWarning, match="two or more rows in val; got 1"):
-        pair = dc.train(problem, quick(problem), seed=3)
+        pair = dc.train(problem, quick(problem, correction_limit=64), seed=3)
     assert pair.calibration.trust is pair.calibration.interval_factor is None
 
 
@@ -148,7 +148,7 @@ def test_a_pair_that_cannot_be_calibrated_is_not_lost(monkeypatch):
 
     monkeypatch.setattr(sys.modules["deceptron.train.run"], "calibrate", refuse)
     with pytest.warns(UserWarning, match="the pair has no trust: too strange"):
-        pair = dc.train(tiny(), quick())
+        pair = dc.train(tiny(), quick(correction_limit=64))
     assert pair.calibration.trust is pair.calibration.interval_factor is None
     assert pair.noise_std == tiny().noise_std
 
@@ -169,7 +169,7 @@ def test_a_simulator_that_refuses_a_trial_does_not_cost_the_training(tmp_path):
         val_count=20,
     )
     with pytest.warns(UserWarning, match="the pair has no plausible corrections: .*no such rock"):
-        pair = dc.train(problem, quick(problem), out=tmp_path, seed=3)
+        pair = dc.train(problem, quick(problem, correction_limit=64), out=tmp_path, seed=3)
     known, kept = pair.calibration, dc.load(tmp_path / "pair.safetensors").calibration
     assert kept.trust == known.trust is not None
     assert kept.interval_factor == known.interval_factor is not None
