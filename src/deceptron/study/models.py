@@ -168,7 +168,8 @@ def linear_estimate(problem: Problem, train: Split, scaler: Scaler) -> Wiener:
 def surrogate_error(pair: Deceptron, problem: Problem, x: Float[Tensor, "B *x"]) -> float:
     """RMS of f against the simulator, normalised units."""
     with torch.no_grad():
-        predicted = torch.cat([pair.f(rows) for rows in x.split(CHUNK)])
+        z = x if pair.units is None else pair.units.reduced(x)
+        predicted = torch.cat([pair.f(rows) for rows in z.split(CHUNK)])
     return float((predicted - pair.scaler.normalise(simulate(problem, x))).square().mean().sqrt())
 
 
