@@ -349,6 +349,15 @@ def test_a_field_within_a_vector_has_one_unit():
     )
 
 
+def test_coefficients_of_waves_keep_what_is_known_of_their_decay():
+    decay = torch.arange(1, 21, dtype=torch.float64) ** -2.0
+    assert units_of(scaled(*decay.tolist())) is None
+    # Twenty numbers of any units are no such thing.
+    mixed_up = 10 ** (9 * torch.rand(20, generator=torch.Generator().manual_seed(5)))
+    units = units_of(scaled(*mixed_up.tolist()))
+    torch.testing.assert_close(units.scale * 12**0.5, mixed_up.double(), rtol=0.1, atol=0)
+
+
 def test_a_component_that_never_varies_keeps_its_unit():
     def constant(count, generator):
         varying = torch.rand(count, 2, generator=generator) * torch.tensor([1.0, 1e3])

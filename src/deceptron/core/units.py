@@ -7,6 +7,7 @@ those of z (``pair.unitless``); what people hand in and get back is x. The two m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,8 @@ LARGEST_RATIO = 10.0
 SPREADS = (1e-3, 1e3)
 # A mean, in units of the spread, beside which single precision still resolves the spread.
 LARGEST_MEAN = 1e3
-# Correlation of points that are neighbours in a field.
-NEIGHBOURS = 0.5
+# Correlation of points that are neighbours in a field, and ratio of neighbours among coefficients.
+NEIGHBOURS, DECAY = 0.5, 5.0
 # By how much the rounding of z may move x across a bound, in units of its spread.
 ROUND_OFF = 1e-6
 
@@ -93,12 +94,15 @@ def units_of(x: Float[Tensor, "N *x"]) -> Units | None:
 def _fields(x: Float[Tensor, "N n"]) -> Callable[[Tensor], Tensor]:
     """The mean over each field in a vector; other components keep what they have.
 
-    Points of a field have one unit, whatever they do at a boundary, and go along with their
-    neighbours, so many in a row.
+    Points of a field have one unit, whatever they do at a boundary: they go along with their
+    neighbours. So have the coefficients of its waves, which vary less and less from one to the
+    next: how much is what a prior knows about them. Either is told by many such in a row.
     """
     off = x - x.mean(0)
-    off = off / off.square().mean(0).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    spread = off.square().mean(0).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    off = off / spread
     apart = (off[:, 1:] * off[:, :-1]).mean(0) < NEIGHBOURS
+    apart = apart & ((spread[1:] / spread[:-1]).log().abs() > math.log(DECAY))
     group = torch.cat([apart.new_zeros(1), apart]).cumsum(0)
     count = torch.bincount(group)
     in_field = count[group] >= SHORTEST_AXIS
