@@ -16,9 +16,10 @@ def page(study_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def window(page):
+def window(request):
+    # Without a browser, which skips, there is no need for a page.
     with browser() as opened:
-        opened.open_page(page)
+        opened.open_page(request.getfixturevalue("page"))
         yield opened
 
 
