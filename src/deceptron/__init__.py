@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from deceptron.geometry import jcp, rjcp, trust
     from deceptron.maps import Deceptron, load, save
-    from deceptron.solve import methods, solve, solve_file
+    from deceptron.solve import methods, outliers, solve, solve_file
     from deceptron.train import recalibrate, train
 
 __version__ = "0.2.0"
@@ -51,6 +51,7 @@ __all__ = [
     "load",
     "maps",
     "methods",
+    "outliers",
     "problems",
     "recalibrate",
     "rjcp",
@@ -78,7 +79,7 @@ _ROOMS = {
     ),
     "geometry": ("jcp", "rjcp", "trust"),
     "maps": ("Deceptron", "load", "save"),
-    "solve": ("methods", "solve", "solve_file"),
+    "solve": ("methods", "outliers", "solve", "solve_file"),
     "train": ("recalibrate", "train"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -1,4 +1,4 @@
-"""What missing sensors would most likely have shown, by the covariance of the training data.
+"""What sensors would most likely show given the others, by the covariance of the training data.
 
 The mean of N(m, C) given noisy values at some components: ``m + C M' (M C M' + S)^-1 M (y - m)``,
 with M the rows that were observed. C is diagonal in a basis, so its product is two transforms; the
@@ -27,15 +27,46 @@ def filled(
     tolerance: float = TOLERANCE,
 ) -> Float[Tensor, "B m"]:
     """The target with its missing components filled; the others are left as they are."""
+    weights = _weights(family, target, missing, noise, tolerance)
+    likely = family.mean.to(target.device).double().flatten() + _covariance(family, weights)
+    return torch.where(missing, likely.to(target), target)
+
+
+def surprise(
+    family: DiagonalGaussian,
+    target: Float[Tensor, "B m"],
+    missing: Bool[Tensor, "B m"],
+    noise: Float[Tensor, "#B m"],
+) -> Float[Tensor, "B m"]:
+    """How far each component is from what all others of its row predict, in standard deviations of
+    that prediction; 0 where it is missing.
+
+    With ``P = (C + S)^-1`` the distance of component i from its prediction is
+    ``(P (y - m))_i / P_ii``, of variance ``1 / P_ii``. P_ii is taken as if nothing were missing,
+    and as if the noise were diagonal where C is: with gaps, distances are a little too small.
+    """
+    weights = _weights(family, target, missing, noise, TOLERANCE)
+    variance = torch.where(noise.isinf(), 1.0, noise.double()).square()
+    level = torch.stack([family.basis.variances(row) for row in variance])
+    spectrum = family.spectrum.to(target.device).double()
+    precision = family.basis.diagonal(1 / (spectrum + level))
+    return weights / precision.sqrt()
+
+
+def _weights(
+    family: DiagonalGaussian,
+    target: Float[Tensor, "B m"],
+    missing: Bool[Tensor, "B m"],
+    noise: Float[Tensor, "#B m"],
+    tolerance: float,
+) -> Float[Tensor, "B m"]:
+    """``M' (M C M' + S)^-1 M (y - m)``."""
     seen = (~missing).double()
     mean = family.mean.to(target.device).double().flatten()
     spectrum = family.spectrum.to(target.device).double()
     variance = torch.where(noise.isinf(), 1.0, noise.double()).square()
 
     typical = (_dot(seen, variance.log()) / seen.sum(1).clamp_min(1)).exp()[:, None]
-
-    def covariance(v: Tensor) -> Tensor:
-        return family.basis.back(spectrum * family.basis.forward(v))
 
     def preconditioned(v: Tensor) -> Tensor:
         return seen * family.basis.back(family.basis.forward(v) / (spectrum + typical))
@@ -48,7 +79,7 @@ def filled(
         going = square > goal
         if not bool(going.any()):
             break
-        image = seen * covariance(direction) + variance * direction
+        image = seen * _covariance(family, direction) + variance * direction
         length = torch.where(going, square / _dot(direction, image), 0.0)[:, None]
         weights = weights + length * direction
         residual = residual - length * image
@@ -56,8 +87,12 @@ def filled(
         after = torch.where(going, _dot(residual, turned), square)
         share = torch.where(going, after / square.clamp_min(1e-300), 0.0)[:, None]
         direction, square = turned + share * direction, after
-    likely = (mean + covariance(weights)).to(target)
-    return torch.where(missing, likely, target)
+    return weights
+
+
+def _covariance(family: DiagonalGaussian, v: Float[Tensor, "B m"]) -> Float[Tensor, "B m"]:
+    spectrum = family.spectrum.to(v.device).double()
+    return family.basis.back(spectrum * family.basis.forward(v))
 
 
 def _dot(a: Tensor, b: Tensor) -> Float[Tensor, " B"]:
