@@ -21,8 +21,9 @@ from deceptron.solve.task import Known
 ROWS = 256
 # What so many of the sensors of a row stay below, and what that is of normal ones.
 ORDINARY, NORMAL = 0.95, 1.96
-# Share of the largest distance of a row from which on sensors are left out together.
-ALIKE = 0.7
+# Share of the largest distance of a row from which on sensors are left out together, so many that
+# no more passes than this are needed.
+ALIKE, PASSES = 0.7, 8
 
 
 def outliers(
@@ -80,7 +81,7 @@ def _wrong(
 ) -> Bool[Tensor, "B m"]:
     missing = target.isnan() | noise.isinf()
     found, far = torch.zeros_like(missing), torch.zeros_like(target, dtype=torch.float64)
-    usual = far[:, 0].clone()
+    usual, together = far[:, 0].clone(), max(1, allowed // PASSES)
     rows = torch.arange(len(target), device=target.device)
     while len(rows):
         own = noise if len(noise) == 1 else noise[rows]
@@ -88,8 +89,10 @@ def _wrong(
         distance = surprise(family, target[rows], without, own).abs()
         ordinary = torch.where(without, torch.nan, distance).nanquantile(ORDINARY, dim=1)
         usual[rows] = ordinary.nan_to_num(0.0) / NORMAL
-        # Those about as far as the worst go with it; what is nearer may be so because of it.
-        beyond = distance > torch.clamp(ALIKE * distance.amax(1, keepdim=True), min=limit)
+        # A few about as far as the worst go with it; what is nearer may be so because of it.
+        worst = distance.topk(together, dim=1).values
+        least = torch.maximum(ALIKE * worst[:, :1], worst[:, -1:]).clamp_min(limit)
+        beyond = (distance >= least) & (distance > limit)
         far[rows] = torch.where(beyond, distance, far[rows])
         found[rows] |= beyond
         going = beyond.any(1)
