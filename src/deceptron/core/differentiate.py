@@ -20,6 +20,12 @@ from deceptron.core.protocols import RowMap
 _LEVEL = threading.RLock()
 
 
+def is_differentiable(forward: object) -> bool:
+    """What a simulator, or the problem whose method it is, says of itself; True if nothing."""
+    owner = getattr(forward, "__self__", None)
+    return bool(getattr(forward, "differentiable", getattr(owner, "differentiable", True)))
+
+
 def jvp(function: RowMap, x: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
     """Value and directional derivative ``(f(x), J(x) v)``, in one forward pass."""
     if torch.is_inference_mode_enabled():

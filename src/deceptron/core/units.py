@@ -18,6 +18,7 @@ from torch import Tensor
 
 from deceptron.core.bases import SHORTEST_AXIS
 from deceptron.core.box import Bounds, sides
+from deceptron.core.differentiate import is_differentiable
 from deceptron.core.error_bars import ErrorBars
 from deceptron.core.protocols import GaussianPrior
 from deceptron.core.scaler import Scaler
@@ -124,10 +125,8 @@ class UnitlessForward:
 
     @property
     def differentiable(self) -> bool:
-        """As the simulator, or the problem it belongs to, says of itself."""
-        owner = getattr(self.forward, "__self__", None)
-        known = getattr(self.forward, "differentiable", getattr(owner, "differentiable", True))
-        return bool(known)
+        """As the simulator says of itself."""
+        return is_differentiable(self.forward)
 
     def __call__(self, z: Tensor) -> Any:
         """What the simulator makes of these rows."""

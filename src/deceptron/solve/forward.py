@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from deceptron.core.arrays import real_tensor
+from deceptron.core.differentiate import is_differentiable
 from deceptron.core.errors import ConfigError, ShapeError, SimulatorError, calling
 from deceptron.core.protocols import RowMap
 from deceptron.core.scaler import Scaler
@@ -95,8 +96,7 @@ def is_opaque(
 ) -> bool:
     """Whether only values of ``forward`` can be had; a simulator or its problem says so itself."""
     if differentiable is None:
-        owner = getattr(forward, "__self__", None)
-        differentiable = getattr(forward, "differentiable", getattr(owner, "differentiable", True))
+        differentiable = is_differentiable(forward)
     if differentiable:
         return False
     if forward is None:
