@@ -117,6 +117,6 @@ def test_mistakes_are_named():
     with pytest.raises(dc.ConfigError, match="outliers needs a calibrated pair"):
         dc.outliers(plain, torch.zeros(2, 4))
     pair = dc.load("heat-1d")
-    for wrong in ({"limit": 0.0}, {"most": 1.5}):
+    for wrong in ({"limit": 0.0}, {"most": 1.5}, {"noise_std": 0.0}):
         with pytest.raises(dc.ConfigError, match=next(iter(wrong))):
             dc.outliers(pair, torch.zeros(2, 64), **wrong)

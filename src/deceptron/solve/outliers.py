@@ -17,8 +17,8 @@ from deceptron.core.protocols import Pair
 from deceptron.solve.noise import noise_rows
 from deceptron.solve.task import Known
 
-# Rows whose sensors are looked at together.
-ROWS = 256
+# Rows, and numbers in them, that are looked at together: torch sorts no more than 2**24.
+ROWS, NUMBERS = 256, 2**22
 # What so many of the sensors of a row stay below, and what that is of normal ones.
 ORDINARY, NORMAL = 0.95, 1.96
 # Share of the largest distance of a row from which on sensors are left out together, so many that
@@ -61,12 +61,14 @@ def outliers(
         raise ConfigError("outliers needs a calibrated pair, as dc.train and dc.load give it")
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
     noise = noise_rows(usual if noise_std is None else noise_std, y, known.scaler)
-    assert noise is not None
+    if noise is None:
+        raise ConfigError("outliers(noise_std=...) must be > 0; got 0")
     target = known.scaler.normalise(y).to(y).flatten(1)
     found = target.isinf()
     target = torch.where(found, torch.nan, target)
     allowed = max(1, int(most * target.shape[1]))
-    for rows in torch.arange(len(y), device=y.device).split(ROWS):
+    together = max(1, min(ROWS, NUMBERS // target.shape[1]))
+    for rows in torch.arange(len(y), device=y.device).split(together):
         own = noise if len(noise) == 1 else noise[rows]
         found[rows] |= _wrong(family, target[rows], own, limit, allowed)
     return found.reshape(y.shape)
