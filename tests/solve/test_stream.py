@@ -433,3 +433,25 @@ def test_more_rows_in_a_chunk_than_there_are_take_no_room(tmp_path, instance):
     np.save(tmp_path / "y.npy", y)
     solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npy", chunk_rows=10**12, **SETTINGS)
     assert len(np.load(tmp_path / "x.npy")) == len(y)
+
+
+def test_outliers_are_left_out_where_asked_and_counted(tmp_path):
+    pair, problem = dc.load("heat-1d"), dc.problems.get("heat-1d")
+    draw = torch.Generator().manual_seed(5)
+    y = problem.simulate(problem.sample(12, generator=draw))
+    y = problem.add_noise(y, generator=draw)
+    y[3:, 20] += 0.5  # fifty times the noise
+    np.save(tmp_path / "y.npy", y.numpy())
+    asked = {"error_bars": False, "chunk_rows": 5}
+    summary = solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npz", drop_outliers=True, **asked)
+    found = read(tmp_path / "x.npz")
+    wrong = dc.outliers(pair, y)
+    assert wrong[3:, 20].all()
+    np.testing.assert_array_equal(found["dropped"], wrong.sum(1).numpy())
+    assert summary.dropped == int(wrong.sum())
+    expected = dc.solve(pair, y.masked_fill(wrong, torch.nan))
+    np.testing.assert_allclose(found["x"], expected.x.numpy(), atol=1e-4)
+    with pytest.raises(dc.ConfigError, match="calibrated pair"):
+        solve_file(
+            fitted_mlp_pair(), tmp_path / "y.npy", tmp_path / "z.npz", drop_outliers=True, **asked
+        )

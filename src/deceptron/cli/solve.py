@@ -46,6 +46,9 @@ def solve(
     error_bars: Annotated[
         bool, typer.Option(help="Write std; costs more than most solves.")
     ] = True,
+    drop_outliers: Annotated[
+        bool, typer.Option("--drop-outliers", help="Leave out sensors that the others contradict.")
+    ] = False,
     chunk_rows: Annotated[
         int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
     ] = None,
@@ -95,6 +98,7 @@ def solve(
             address=address,
             array=array,
             error_bars=error_bars,
+            drop_outliers=drop_outliers,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             device=device,
@@ -116,6 +120,8 @@ def _tell(summary: FileSummary, output: Path) -> None:
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
     say(f"{summary.rows} rows{earlier}: {ends}; answers in {output}")
+    if summary.dropped:
+        say(f"{summary.dropped} sensor values left out as outliers (column dropped)")
     told = [f"  {count:>8} {Reason[name].words}" for name, count in summary.reasons.items()]
     told += [
         f"{name}: {Status[name].advice}"

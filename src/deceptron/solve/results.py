@@ -47,6 +47,7 @@ _WORDS = {
     "explained": "whether that is within what 99% of pure noise stays below",
     "trust": "above 1 the observation does not look like what the pair was trained on",
     "cost": "evaluations that a row asked for",
+    "dropped": "sensors that were left out as outliers",
     "relative_residual": "residual over its value at the start",
     "rule": "which rule made the last accepted step",
     "loss": "objective over the number of observed components",
@@ -138,14 +139,16 @@ class Store:
                 words = f"{name} from row {start} is damaged; run this again"
                 raise ConfigError(f"{self.path}: {words}") from error
 
-    def endings(self) -> dict[str, dict[str, int]]:
-        """How many rows ended in which way, and by which rule."""
-        found = {}
+    def endings(self) -> dict[str, Any]:
+        """How many rows ended in which way, and by which rule; how many sensors were dropped."""
+        found: dict[str, Any] = {}
         for name, column, kinds in (("statuses", "status", Status), ("reasons", "reason", Reason)):
             counts = np.zeros(len(kinds), dtype=np.int64)
             for piece in self.pieces(column):
                 counts += np.bincount(piece, minlength=len(kinds))
             found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
+        if "dropped" in self.layout():
+            found["dropped"] = sum(int(piece.sum()) for piece in self.pieces("dropped"))
         return found
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

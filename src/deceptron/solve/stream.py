@@ -39,6 +39,7 @@ from deceptron.core.work import engine, succeed
 from deceptron.solve.api import solve
 from deceptron.solve.files import Rows, Source, check_suffix, source
 from deceptron.solve.methods import Method, get_method
+from deceptron.solve.outliers import outliers
 from deceptron.solve.results import MARK, SUFFIXES, Store, columns_of, is_ours, mark_of
 
 _NUMBERS = 2**18  # of y in a chunk, unless told otherwise: a mebibyte
@@ -56,6 +57,7 @@ class FileSummary:
         resumed: rows that an earlier run had solved.
         statuses: how many rows ended with each status.
         reasons: how many ended for each reason.
+        dropped: sensor values that were left out as outliers, in all rows.
     """
 
     result: Path
@@ -63,6 +65,7 @@ class FileSummary:
     resumed: int
     statuses: dict[str, int]
     reasons: dict[str, int]
+    dropped: int = 0
 
 
 def solve_file(
@@ -76,6 +79,7 @@ def solve_file(
     array: str = "y",
     chunk_rows: int | None = None,
     error_bars: bool = True,
+    drop_outliers: bool = False,
     overwrite: bool = False,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -102,6 +106,8 @@ def solve_file(
         array: name of the array in files that can hold several.
         chunk_rows: rows in memory at a time, the unit of work; by default a mebibyte of y.
         error_bars: whether to write ``std``; it costs more than most solves.
+        drop_outliers: leave out sensors that ``dc.outliers`` finds to be wrong; the column
+            ``dropped`` says how many of each row.
         overwrite: replace a result that is there.
         dtype: precision in which to solve, with a copy of a pair that has another; by default that
             of the pair's weights, float32 if it has none.
@@ -135,7 +141,18 @@ def solve_file(
         if place.exists() and place.samefile(observations):
             raise ConfigError(f"result must not be the file of the observations; got {result}")
         here = _converted(pair, dtype, device)
-        job = _Job(here, origin, place.parent, "", method, settings, dtype, device, error_bars)
+        job = _Job(
+            here,
+            origin,
+            place.parent,
+            "",
+            method,
+            settings,
+            dtype,
+            device,
+            error_bars,
+            drop_outliers,
+        )
         first = job.probe(rows)
         count, size = rows.shape[0], math.prod(rows.shape[1:])
         row = rows.row
@@ -199,6 +216,7 @@ class _Job:
     dtype: torch.dtype
     device: torch.device | str | None
     error_bars: bool
+    drop_outliers: bool
     rows: int = 0
     chunk_rows: int = 1
 
@@ -225,8 +243,13 @@ class _Job:
         settings = dict(self.settings)
         if _by_row(settings.get("noise_std"), rows):
             settings["noise_std"] = settings["noise_std"][start:stop]
+        found = {}
+        if self.drop_outliers:
+            wrong = outliers(self.pair, y, noise_std=settings.get("noise_std"))
+            y = y.masked_fill(wrong, torch.nan)
+            found["dropped"] = wrong.flatten(1).sum(1).cpu().numpy().astype(np.int32)
         solution = solve(self.pair, y, method=self.method, history=False, **settings)
-        return columns_of(solution, error_bars=self.error_bars)
+        return columns_of(solution, error_bars=self.error_bars) | found
 
 
 @dataclass(frozen=True)
@@ -271,7 +294,7 @@ class _Parts:
         note = read_json(_note(self.path, start)) or {}
         return note.get("run") == self.run and self.store.holds(start)
 
-    def finish(self, result: Path) -> dict[str, dict[str, int]]:
+    def finish(self, result: Path) -> dict[str, Any]:
         """Make the result and remove the folder."""
         endings = self.store.endings()
         notes = (read_json(path) or {} for path in sorted((self.path / "done").glob("*.json")))
@@ -284,12 +307,12 @@ class _Parts:
         self.remove()
         return endings
 
-    def ended(self, result: Path) -> dict[str, dict[str, int]] | None:
+    def ended(self, result: Path) -> dict[str, Any] | None:
         """How the rows ended, if a run was killed after its result had got its name."""
         found = read_json(self.path / "finished.json")
         if found is None or not result.exists() or found.get("mark") != mark_of(result):
             return None
-        return {name: dict(found[name]) for name in ("statuses", "reasons")}
+        return {name: value for name, value in found.items() if name != "mark"}
 
     def remove(self) -> None:
         """Remove what this run has made; the folder stays if somebody put something there."""
