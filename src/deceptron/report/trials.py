@@ -12,6 +12,7 @@ from deceptron.study.statistics import (
     RESIDUAL_LIMIT,
     Interval,
     Paired,
+    bundle_width,
     cost_to_tolerance,
     mean_interval,
     paired_difference,
@@ -82,6 +83,16 @@ class Trials:
         paths.index.names = [None, None]  # as that of the rows
         return paths.astype(float)
 
+    def cosines(self) -> pd.Series:
+        """Of the steps with -grad, the mean over the steps of each trial."""
+        return self.paths("cosine").mean(axis=1)
+
+    def bundle_widths(self) -> pd.Series:
+        """Spread of the residuals by step from 1, mean over seeds; empty if there are no steps."""
+        paths = self.paths("residual").drop(columns=0, errors="ignore")
+        widths = [bundle_width(part) for _, part in paths.groupby(level=0)] if paths.size else []
+        return pd.Series(np.mean(widths, axis=0) if widths else [], paths.columns, dtype=float)
+
     def mean(self, column: str) -> Interval | None:
         """Mean of a column with its interval."""
         return mean_interval(self.rows[column]) if len(self) else None
@@ -138,13 +149,12 @@ class Trials:
         steps = self.steps.join(rows.loc[rows["iterations"] > 0, ["start"]], how="inner")
         for points in (rows, steps):
             points["relative_residual"] = points["residual"] / points["start"]
-        spent = pd.DataFrame(index=rows.index, columns=["seconds", "step"], dtype=float)
-        for seed, own in rows.groupby("seed"):
-            points = steps[steps["seed"] == seed]
-            for cost in ("seconds", "step"):
-                found = cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
-                spent.loc[own.index, cost] = found.to_numpy()
-        return spent.assign(step=spent["step"].clip(lower=1.0))
+            points["instance"] = rows.index.get_indexer(points.index)  # of any seed
+        spent = {
+            cost: cost_to_tolerance(rows, steps, limit=RESIDUAL_LIMIT, cost=cost).to_numpy()
+            for cost in ("seconds", "step")
+        }
+        return pd.DataFrame(spent, index=rows.index).assign(step=spent["step"].clip(min=1.0))
 
     def answers(self, seed: int) -> np.ndarray | None:
         """Answers to the first instances of a seed; None if none were kept."""

@@ -125,8 +125,7 @@ class _Part:
         steps["relative_residual"] = np.where(first == 0, 0.0, steps["residual"] / first)
         steps["trials"] = steps["trials"].where(~start, 0).astype(np.int64)
         steps["rule"] = steps["rule"].where(~start, "")
-        share = self._seconds() / np.maximum(self._evaluations(), 1)
-        steps["seconds"] = steps["evaluations"] * share[steps["row"].to_numpy()]
+        steps["seconds"] = steps["evaluations"] * self._second
         return self._placed(steps)
 
     def instances(self) -> pd.DataFrame:
@@ -134,7 +133,7 @@ class _Part:
         solution, history = self.solution, self.solution.history
         assert history is not None
         start = self._points().query("step == 0").set_index("row")
-        rows = np.arange(len(self._x))
+        rows, evaluations = np.arange(len(self._x)), solution.cost.evaluations.numpy()
         trials = history.trials.sum(0)
         fraction = torch.where(trials > 0, history.accepted.sum(0) / trials, torch.nan)
         table = pd.DataFrame(
@@ -149,8 +148,8 @@ class _Part:
                 "residual_start": start["residual"].reindex(rows).to_numpy(),
                 "relative_residual": _numbers(solution.relative_residual),
                 "accepted_fraction": _numbers(fraction),
-                "seconds": self._seconds(),
-                "evaluations": self._evaluations().astype(np.int64),
+                "seconds": np.maximum(evaluations, 1) * self._second,
+                "evaluations": evaluations,
             }
         )
         for kind in ("f", "g", "jvp", "vjp", "linear_steps"):
@@ -162,13 +161,10 @@ class _Part:
         parts = {name: np.concatenate([entry[name] for entry in self._seen]) for name in columns}
         return pd.DataFrame(parts)
 
-    def _evaluations(self) -> NDArray[np.float64]:
-        return _numbers(self.solution.cost.evaluations)
-
-    def _seconds(self) -> NDArray[np.float64]:
-        """Each row's share of the batch's time, by its share of evaluations."""
-        spent = np.maximum(self._evaluations(), 1)
-        return self.solution.seconds * spent / spent.sum()
+    @property
+    def _second(self) -> float:
+        """Of an evaluation: a row has its share of the batch's time by its evaluations."""
+        return self.solution.seconds / float(self.solution.cost.evaluations.clamp_min(1).sum())
 
     def _placed(self, table: pd.DataFrame) -> pd.DataFrame:
         axes = {name: getattr(self._cell, name) for name in AXES}

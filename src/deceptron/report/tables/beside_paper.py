@@ -24,6 +24,7 @@ from deceptron.report.tables.table import (
     differences,
     is_known,
     measured,
+    numbers,
     p_value,
     paper_line,
     table,
@@ -35,35 +36,27 @@ TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
 CLASSICS = {"paper": PAPER_SETTINGS, "standard": PAPER_SETTINGS + TUNED}
 
 
-def mean_cosine(trials: Trials) -> float:
-    """Mean over the steps of an instance, then over instances."""
-    paths = trials.paths("cosine")
-    return float(paths.mean(axis=1).mean()) if len(paths) else np.nan
-
-
 @dataclass(frozen=True)
 class Quantity:
-    """What the paper reports of a method, and how it is measured here, bare or with an interval."""
+    """What the paper reports of a method, how it is measured here, and what kind of cell it is."""
 
     title: str
-    bare: Callable[[Trials], float]
     estimate: Callable[[Trials], Value]
     kind: Callable[[float], Value] = float
 
-
-def _bare(title: str, measure: Callable[[Trials], float]) -> Quantity:
-    return Quantity(title, measure, measure)
+    def bare(self, trials: Trials) -> float:
+        """The estimate without an interval, NaN for none."""
+        first = numbers(self.estimate(trials))[0]
+        return np.nan if first is None else first
 
 
 QUANTITIES = {
-    "success": Quantity("success (rmse)", lambda t: t.rate_value("rmse"), lambda t: t.rate("rmse")),
-    "iterations": Quantity(
-        "median iterations", median_iterations, lambda t: Exact(median_iterations(t)), Exact
-    ),
-    "rmse": Quantity("RMSE", lambda t: t.average("rmse"), lambda t: t.mean("rmse")),
-    "seconds": _bare("seconds alone", lambda t: t.latency),
-    "rjcp": _bare("RJCP", lambda t: t.average("rjcp")),
-    "cosine": _bare("cosine", mean_cosine),
+    "success": Quantity("success (rmse)", lambda t: t.rate("rmse")),
+    "iterations": Quantity("median iterations", lambda t: Exact(median_iterations(t)), Exact),
+    "rmse": Quantity("RMSE", lambda t: t.mean("rmse")),
+    "seconds": Quantity("seconds alone", lambda t: t.latency),
+    "rjcp": Quantity("RJCP", lambda t: t.average("rjcp")),
+    "cosine": Quantity("cosine", lambda t: float(t.cosines().mean())),
 }
 
 
