@@ -29,23 +29,19 @@ Axes = tuple[str, str, str, int, str]
 TRIAL = ["seed", "instance"]
 
 
-class Cells:
-    """A table of the records, sorted once so that each of its cells is a slice."""
+class Cells(dict[Any, pd.DataFrame]):
+    """A table of the records by cell, in order; rows are indexed by seed and instance."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        order = [name for name in (*AXES, "instance", "step") if name in table]
-        texts = table.select_dtypes(exclude="number").columns
-        table = table.astype(dict.fromkeys(texts, "category")).sort_values(order)
-        groups = table.groupby(list(AXES), sort=False, observed=True).indices if len(table) else {}
-        self.places: dict[Any, slice] = {
-            axes: slice(rows[0], rows[-1] + 1) for axes, rows in groups.items()
-        }
-        self._table = table.set_index(TRIAL, drop=False).rename_axis([None, None])
+        order = [name for name in ("instance", "step") if name in table]
+        trials = table.sort_values(order).set_index(TRIAL, drop=False).rename_axis([None, None])
+        super().__init__(iter(trials.groupby(list(AXES))))
+        self._none = trials.iloc[:0]
 
     def rows(self, cells: list[Axes]) -> pd.DataFrame:
-        """The rows of these cells, indexed by seed and instance; none where there are no cells."""
-        parts = [self._table.iloc[self.places[axes]] for axes in cells if axes in self.places]
-        return pd.concat(parts) if parts else self._table.iloc[:0]
+        """The rows of these cells; none where there are no cells."""
+        parts = [self[axes] for axes in cells if axes in self]
+        return pd.concat(parts) if parts else self._none
 
 
 class Trials:

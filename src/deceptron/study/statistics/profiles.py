@@ -50,8 +50,6 @@ def cost_to_tolerance(
     whole = instances[cost].astype(float) if cost != "step" else pd.Series(1.0, instances.index)
     spent = whole.where(instances["relative_residual"] <= limit, np.inf)
     ended = pd.Series(spent.to_numpy(), index=instances["instance"].to_numpy())
-    if steps.empty:
-        return ended
     below = steps[steps["relative_residual"] <= limit]
     first = below.sort_values("step").groupby("instance")[cost].first().astype(float)
     stepped = ended.index.isin(steps["instance"])
