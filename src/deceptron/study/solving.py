@@ -94,6 +94,9 @@ class _Part:
         self._cell, self._first, self._x = cell, first, x
         self._seen: list[dict[str, NDArray[Any]]] = []
         self.solution = _solve(chosen, pair, y, callback=self._watch, **settings)
+        self._points = pd.DataFrame(
+            {name: np.concatenate([seen[name] for seen in self._seen]) for name in self._seen[0]}
+        )
 
     def _watch(self, number: int, snapshot: Snapshot) -> None:
         moved = snapshot.accepted
@@ -110,13 +113,12 @@ class _Part:
 
     def steps(self) -> pd.DataFrame:
         """A row per accepted point: what the callback saw beside what the loop recorded."""
-        seen = self._points()
         history = self.solution.history
         assert history is not None
         record = history.frame()
         record = record[record["accepted"]].assign(step=record["iteration"] + 1)
         named = ["row", "step", "step_size", "step_norm", "cosine", "trials", "rule"]
-        steps = seen.merge(record[named], how="left", on=["row", "step"])
+        steps = self._points.merge(record[named], how="left", on=["row", "step"])
         steps = steps.sort_values(["row", "step"], ignore_index=True)
         start = steps["step"] == 0
         groups = steps.groupby("row")["residual"]
@@ -132,7 +134,7 @@ class _Part:
         """A row per instance, without what is measured on the simulator and the geometry."""
         solution, history = self.solution, self.solution.history
         assert history is not None
-        start = self._points().query("step == 0").set_index("row")
+        start = self._points.query("step == 0").set_index("row")
         rows, evaluations = np.arange(len(self._x)), solution.cost.evaluations.numpy()
         trials = history.trials.sum(0)
         fraction = torch.where(trials > 0, history.accepted.sum(0) / trials, torch.nan)
@@ -155,11 +157,6 @@ class _Part:
         for kind in ("f", "g", "jvp", "vjp", "linear_steps"):
             table[kind] = getattr(solution.cost, kind).numpy()
         return self._placed(table)
-
-    def _points(self) -> pd.DataFrame:
-        columns = ("row", "step", "residual", "rmse", "evaluations")
-        parts = {name: np.concatenate([entry[name] for entry in self._seen]) for name in columns}
-        return pd.DataFrame(parts)
 
     @property
     def _second(self) -> float:
