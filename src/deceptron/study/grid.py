@@ -11,7 +11,7 @@ from deceptron.core.checks import check_choice, check_count
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.study.cell import Cell, ModelKey, digest
 from deceptron.study.entries import PROBLEMS, known_problems, problem_entry, shown_problem
-from deceptron.study.methods import ENTRIES, method_entry
+from deceptron.study.methods import known_methods, method_entry
 from deceptron.study.models import POLICIES, Policy
 from deceptron.study.names import MODELS, PROBE_MODELS, SETS, TRUTH
 from deceptron.study.solving import FIELDS, RJCP_PROBES, RJCP_ROWS
@@ -24,7 +24,9 @@ def known(axis: str) -> tuple[str, ...]:
     """The names that an axis may have now, in the order of display."""
     if axis == "problems":
         return known_problems()
-    return {"sets": SETS, "models": MODELS, "methods": tuple(ENTRIES)}.get(axis, ())
+    if axis == "methods":
+        return known_methods()
+    return {"sets": SETS, "models": MODELS}.get(axis, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,5 +186,5 @@ def _place(cell: Cell) -> tuple[int, ...]:
     """Cells that share data and pairs stand together; the truth comes first."""
     model, method = -1, -1
     if cell.method != TRUTH:
-        model, method = MODELS.index(cell.model), list(ENTRIES).index(cell.method)
+        model, method = MODELS.index(cell.model), known_methods().index(cell.method)
     return known_problems().index(cell.problem), cell.seed, model, SETS.index(cell.set), method

@@ -66,6 +66,11 @@ def declare_method(label: str, entry: MethodEntry) -> None:
     ENTRIES[label] = entry
 
 
+def known_methods() -> tuple[str, ...]:
+    """All labels, in the order of display."""
+    return tuple(ENTRIES)
+
+
 def _to_the_mode(make: Callable[..., Method], **settings: Any) -> Callable[[], Method]:
     return lambda: replace(make(**settings), gradient_tolerance=COLD_GRADIENT)
 
