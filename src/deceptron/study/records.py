@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,30 +112,25 @@ class Records:
     @cached_property
     def methods(self) -> dict[str, MethodRecord]:
         """What was noted about each planned method, in the order of display."""
-        noted = self._noted("methods", lambda name: ENTRIES[name].shown(), METHODS, "method")
-        return {name: MethodRecord(name, **known) for name, known in noted.items() if name != TRUTH}
+        shown = self._shown("methods") or {name: ENTRIES[name].shown() for name in METHODS}
+        planned = self._planned("method", shown)
+        return {n: MethodRecord(n, **shown.get(n, {})) for n in planned if n != TRUTH}
 
     @cached_property
     def problems(self) -> dict[str, ProblemEntry]:
         """What was noted about each planned problem, in the order of display."""
-        noted = self._noted("problems", shown_problem, PROBLEMS, "problem")
-        return {name: ProblemEntry(**known) for name, known in noted.items()}
+        shown = self._shown("problems") or {name: shown_problem(name) for name in PROBLEMS}
+        planned = self._planned("problem", shown)
+        return {n: ProblemEntry(**shown.get(n, {})) for n in planned}
 
-    def _noted(
-        self, kind: str, entry: Callable[[str], dict[str, Any]], library: tuple[str, ...], axis: str
-    ) -> dict[str, dict[str, Any]]:
-        """Folders of version 0.1 note nothing: they hold names of the library, so ask its entries.
+    def _shown(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Empty in folders of version 0.1: they hold names of the library, so ask its entries."""
+        return self.study.get("shown", {}).get(kind, {})
 
-        A planned name that neither knows has the defaults and comes last.
-        """
-        shown = self.study.get("shown", {}).get(kind)
-        known = {name: entry(name) for name in library} if shown is None else shown
+    def _planned(self, axis: str, known: dict[str, dict[str, Any]]) -> list[str]:
+        """In the order of what is known; a name that is not has the defaults and comes last."""
         planned = dict.fromkeys(cell[axis] for cell in self.study["cells"])
-        order = [
-            *(name for name in known if name in planned),
-            *(n for n in planned if n not in known),
-        ]
-        return {name: known.get(name, {}) for name in order}
+        return [n for n in known if n in planned] + [n for n in planned if n not in known]
 
     def fields(
         self, problem: str, set: str, model: str, seed: int, method: str
