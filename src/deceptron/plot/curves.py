@@ -27,40 +27,27 @@ LOG_SPAN = 4.0
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A column of metrics.csv; ``squared`` ones are drawn as their root."""
-
-    column: str
-    label: str
-    style: str
-    squared: bool = True
-
-
-@dataclass(frozen=True)
 class Panel:
-    """Curves that share an axis, over these stages."""
+    """Columns of metrics.csv that share an axis, with label and style, over these stages."""
 
     title: str
     stages: tuple[str, ...]
-    curves: tuple[Curve, ...]
+    curves: dict[str, tuple[str, str]]
+    power: float = 0.5  # of what is drawn: errors are squared in the file
 
 
 PANELS = (
     Panel(
         "RMS error of f (normalised units)",
         ("forward",),
-        (Curve("task", "training", ":"), Curve("val_task", "validation", "-")),
+        {"task": ("training", ":"), "val_task": ("validation", "-")},
     ),
     Panel(
         "RMS error of g in x (validation)",
         ("reverse", *AFTER_REVERSE),
-        (Curve("val_reconstruction", "g(f(x))", "--"), Curve("val_pairs", "g(noisy y)", "-")),
+        {"val_reconstruction": ("g(f(x))", "--"), "val_pairs": ("g(noisy y)", "-")},
     ),
-    Panel(
-        "RJCP (validation)",
-        ("reverse", *AFTER_REVERSE),
-        (Curve("rjcp", "RJCP", "-", squared=False),),
-    ),
+    Panel("RJCP (validation)", ("reverse", *AFTER_REVERSE), {"rjcp": ("RJCP", "-")}, power=1.0),
 )
 
 
@@ -78,29 +65,28 @@ def training_curves(run_folder: str | os.PathLike[str]) -> Picture:
 
 def _panel(axis: Any, metrics: pd.DataFrame, panel: Panel) -> None:
     second_stage = int((metrics["stage"] == "reverse").sum())
-    stages: list[str] = []
-    curves: list[Curve] = []
+    stages: dict[str, None] = {}
+    columns: dict[str, None] = {}
     values: list[float] = []
     for stage in panel.stages:
         rows = metrics[metrics["stage"] == stage]
         epochs = rows["epoch"] + (second_stage if stage in AFTER_REVERSE else 0)
-        for curve in panel.curves:
-            if curve.column not in rows or not rows[curve.column].notna().any():
+        for column, (_, style) in panel.curves.items():
+            if column not in rows or not rows[column].notna().any():
                 continue
-            shown = rows[curve.column] ** (0.5 if curve.squared else 1.0)
+            shown = rows[column] ** panel.power
             # A single epoch is a point, not a line.
             marker = "o" if len(rows) == 1 else ""
             colour = STAGES[stage][1]
-            axis.plot(epochs, shown, curve.style, color=colour, marker=marker, linewidth=1.2)
-            stages += [stage] if stage not in stages else []
-            curves += [curve] if curve not in curves else []
+            axis.plot(epochs, shown, style, color=colour, marker=marker, linewidth=1.2)
+            stages[stage] = columns[column] = None
             values += shown.dropna().tolist()
     if not values:
         return
-    if set(stages) & set(AFTER_REVERSE):
+    if stages.keys() & set(AFTER_REVERSE):
         axis.axvline(second_stage + 0.5, color="0.8", linewidth=0.8, zorder=0)
     _scale(axis, values)
-    axis.legend(handles=_legend(stages, curves, panel), fontsize=7)
+    axis.legend(handles=_legend(panel, list(stages), list(columns)), fontsize=7)
 
 
 def _scale(axis: Any, values: list[float]) -> None:
@@ -112,13 +98,14 @@ def _scale(axis: Any, values: list[float]) -> None:
         axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(stages: list[str], curves: list[Curve], panel: Panel) -> list[Line2D]:
+def _legend(panel: Panel, stages: list[str], columns: list[str]) -> list[Line2D]:
     """Colours stand for stages and styles for curves; a lone one needs no entry."""
     handles = []
     if len(stages) > 1:
         handles += [Line2D([], [], color=STAGES[s][1], label=STAGES[s][0]) for s in stages]
     if len(panel.curves) > 1 or not handles:
-        handles += [Line2D([], [], color="0.5", ls=c.style, label=c.label) for c in curves]
+        looks = [panel.curves[column] for column in columns]
+        handles += [Line2D([], [], color="0.5", ls=style, label=words) for words, style in looks]
     return handles
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ KINDS = ("answers", "residual", "history")
 POINTS = 16
 SHOWN = {"answers": 4, "history": 12}
 LEVEL = 0.9
+ALIKE = ("truth", "answer")  # fields that share their colours
 
 
 def plot_solution(
@@ -51,44 +51,28 @@ def plot_solution(
     return _answers(solution, index, true)
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One of the fields of an answer that are drawn side by side."""
-
-    title: str
-    values: Array
-    scale: str  # columns of the same scale share their colours
-
-
 def _answers(solution: Solution, rows: Tensor, truth: Tensor | None) -> Picture:
     chosen = solution[rows]
-    low_high = None if chosen.error_bars is None else chosen.interval(LEVEL)
+    bars = chosen.error_bars is not None
     x = as_numpy(chosen.x)
     true = None if truth is None else as_numpy(truth[rows])
     heads = [_headline(solution, int(row), truth) for row in rows]
-    if len(parts(x[0])[0][1].shape) == 1:
-        ends = None if low_high is None else tuple(as_numpy(end) for end in low_high)
+    if parts(x[0])[0][1].ndim == 1:
+        ends = [as_numpy(end) for end in chosen.interval(LEVEL)] if bars else None
         return _lines(x, true, ends, heads)
-    columns = [_Column("answer", x, "x")]
-    if true is not None:
-        columns = [_Column("truth", true, "x"), *columns, _Column("error", x - true, "error")]
-    if low_high is not None:
-        std = as_numpy(chosen.std)
-        columns.append(_Column("standard deviation", std, "std"))
-    return _planes(columns, heads)
+    fields = {"answer": x} if true is None else {"truth": true, "answer": x, "error": x - true}
+    if bars:
+        fields["standard deviation"] = as_numpy(chosen.std)
+    return _planes(fields, heads)
 
 
-def _lines(
-    x: Array, truth: Array | None, ends: tuple[Array, ...] | None, heads: list[str]
-) -> Picture:
+def _lines(x: Array, truth: Array | None, ends: list[Array] | None, heads: list[str]) -> Picture:
     figure, axes = panels(heads)
     for row, axis in enumerate(axes):
-        drawn = [
-            (words, line, [parts(end[row])[number][1] for end in ends] if ends else None)
-            for number, (words, line) in enumerate(parts(x[row]))
-        ]
-        for number, (words, line, band) in enumerate(drawn):
-            colour = f"C{number}" if len(drawn) > 1 else INK
+        lines = parts(x[row])
+        for number, (words, line) in enumerate(lines):
+            band = None if ends is None else [parts(end[row])[number][1] for end in ends]
+            colour = f"C{number}" if len(lines) > 1 else INK
             place = np.arange(len(line))
             true = None if truth is None else parts(truth[row])[number][1]
             label = words or "answer"
@@ -121,22 +105,22 @@ def _lines(
     return figure
 
 
-def _planes(columns: list[_Column], heads: list[str]) -> Picture:
-    lines = len(parts(columns[0].values[0]))
-    figure = picture(2.5 * len(columns) + 0.4, (2.2 * lines + 0.5) * len(heads))
+def _planes(fields: dict[str, Array], heads: list[str]) -> Picture:
+    lines = len(parts(fields["answer"][0]))
+    figure = picture(2.5 * len(fields) + 0.4, (2.2 * lines + 0.5) * len(heads))
     for row, strip in enumerate(figure.subfigures(len(heads), 1, squeeze=False).ravel()):
         strip.suptitle(heads[row].replace("\n", "; "), fontsize=8, x=0.01, ha="left")
-        axes = strip.subplots(lines, len(columns), squeeze=False)
+        axes = strip.subplots(lines, len(fields), squeeze=False)
         for number in range(lines):
-            planes = {c.title: parts(c.values[row])[number][1] for c in columns}
-            for axis, column in zip(axes[number], columns, strict=True):
-                alike = [planes[c.title] for c in columns if c.scale == column.scale]
-                signed = column.scale == "error" or (
-                    column.scale == "x" and any(map(is_signed, alike))
-                )
-                draw_field(strip, axis, planes[column.title], alike, signed=signed)
-                axis.set_title(column.title, fontsize=8)
-            axes[number][0].set_ylabel(parts(columns[0].values[row])[number][0], fontsize=8)
+            planes = {title: parts(values[row])[number][1] for title, values in fields.items()}
+            shared = [planes[title] for title in ALIKE if title in planes]
+            signs = {"error": True, "standard deviation": False}
+            for axis, (title, plane) in zip(axes[number], planes.items(), strict=True):
+                signed = signs.get(title, any(map(is_signed, shared)))
+                alike = shared if title in ALIKE else [plane]
+                draw_field(strip, axis, plane, alike, signed=signed)
+                axis.set_title(title, fontsize=8)
+            axes[number][0].set_ylabel(parts(fields["answer"][row])[number][0], fontsize=8)
     return figure
 
 

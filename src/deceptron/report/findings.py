@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -73,11 +74,10 @@ def _equal_steps(query: Query) -> Iterator[str]:
             for found in every
             if len(found) > 1 and not any(errors.jcp.empty for errors in found.values())
         ]
-        changed: dict[str, int] = {}
+        changed: Counter[str] = Counter()
         for found in compared:
             for steps, errors in found.items():
-                clear = errors.success_p.value < SIGNIFICANT
-                changed[steps] = changed.get(steps, 0) + clear
+                changed[steps] += errors.success_p.value < SIGNIFICANT
         if compared:
             facts = {"at_tolerance": changed.pop(TOLERANCE), "changed": changed}
             yield _said("equal-steps", query, model=model, total=len(compared), **facts)

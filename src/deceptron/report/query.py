@@ -85,16 +85,16 @@ class Query:
         found = [asked] if self._holds(asked) else []
         if not found and method in self.methods and _is_model_free(self.methods[method]):
             # Its answer does not depend on the networks: any model's records will do.
-            others = (a for a in self.instances.places if a[:2] == (problem, set))
+            others = (a for a in self.instances if a[:2] == (problem, set))
             found = [a for a in others if a[3:] == asked[3:]][:1]
         if where in self.mismatched:
             self._left_out[where] = None
         elif not found:
             self._lacking[problem, set, model, asked[3]][method] = None
         for axes in found:
-            rows = self.instances.rows([axes])
-            if lost := int(rows["rmse"].isna().sum()):
-                self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(rows)}"
+            errors = self.instances[axes]["rmse"]
+            if lost := int(errors.isna().sum()):
+                self._lost[axes] = f"{', '.join(map(str, axes))}: {lost} of {len(errors)}"
         return Trials(self, found)
 
     def pooled(self, problem: str, model: str, method: str, *, set: str = "test") -> Trials:
@@ -159,7 +159,7 @@ class Query:
 
     def _holds(self, axes: Axes) -> bool:
         problem, _, model, seed, _ = axes
-        return axes in self.instances.places and (problem, model, seed) not in self.mismatched
+        return axes in self.instances and (problem, model, seed) not in self.mismatched
 
 
 def versions(records: Records) -> str | None:

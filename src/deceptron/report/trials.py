@@ -12,6 +12,7 @@ from deceptron.study.statistics import (
     RESIDUAL_LIMIT,
     Interval,
     Paired,
+    bundle_width,
     cost_to_tolerance,
     mean_interval,
     paired_difference,
@@ -28,23 +29,19 @@ Axes = tuple[str, str, str, int, str]
 TRIAL = ["seed", "instance"]
 
 
-class Cells:
-    """A table of the records, sorted once so that each of its cells is a slice."""
+class Cells(dict[Any, pd.DataFrame]):
+    """A table of the records by cell, in order; rows are indexed by seed and instance."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        order = [name for name in (*AXES, "instance", "step") if name in table]
-        texts = table.select_dtypes(exclude="number").columns
-        table = table.astype(dict.fromkeys(texts, "category")).sort_values(order)
-        groups = table.groupby(list(AXES), sort=False, observed=True).indices if len(table) else {}
-        self.places: dict[Any, slice] = {
-            axes: slice(rows[0], rows[-1] + 1) for axes, rows in groups.items()
-        }
-        self._table = table.set_index(TRIAL, drop=False).rename_axis([None, None])
+        order = [name for name in ("instance", "step") if name in table]
+        trials = table.sort_values(order).set_index(TRIAL, drop=False).rename_axis([None, None])
+        super().__init__(iter(trials.groupby(list(AXES))))
+        self._none = trials.iloc[:0]
 
     def rows(self, cells: list[Axes]) -> pd.DataFrame:
-        """The rows of these cells, indexed by seed and instance; none where there are no cells."""
-        parts = [self._table.iloc[self.places[axes]] for axes in cells if axes in self.places]
-        return pd.concat(parts) if parts else self._table.iloc[:0]
+        """The rows of these cells; none where there are no cells."""
+        parts = [self[axes] for axes in cells if axes in self]
+        return pd.concat(parts) if parts else self._none
 
 
 class Trials:
@@ -81,6 +78,16 @@ class Trials:
         paths = self.steps.pivot(index=TRIAL, columns="step", values=column)
         paths.index.names = [None, None]  # as that of the rows
         return paths.astype(float)
+
+    def cosines(self) -> pd.Series:
+        """Of the steps with -grad, the mean over the steps of each trial."""
+        return self.paths("cosine").mean(axis=1)
+
+    def bundle_widths(self) -> pd.Series:
+        """Spread of the residuals by step from 1, mean over seeds; empty if there are no steps."""
+        paths = self.paths("residual").drop(columns=0, errors="ignore")
+        widths = [bundle_width(part) for _, part in paths.groupby(level=0)] if paths.size else []
+        return pd.Series(np.mean(widths, axis=0) if widths else [], paths.columns, dtype=float)
 
     def mean(self, column: str) -> Interval | None:
         """Mean of a column with its interval."""
@@ -138,13 +145,12 @@ class Trials:
         steps = self.steps.join(rows.loc[rows["iterations"] > 0, ["start"]], how="inner")
         for points in (rows, steps):
             points["relative_residual"] = points["residual"] / points["start"]
-        spent = pd.DataFrame(index=rows.index, columns=["seconds", "step"], dtype=float)
-        for seed, own in rows.groupby("seed"):
-            points = steps[steps["seed"] == seed]
-            for cost in ("seconds", "step"):
-                found = cost_to_tolerance(own, points, limit=RESIDUAL_LIMIT, cost=cost)
-                spent.loc[own.index, cost] = found.to_numpy()
-        return spent.assign(step=spent["step"].clip(lower=1.0))
+            points["instance"] = rows.index.get_indexer(points.index)  # of any seed
+        spent = {
+            cost: cost_to_tolerance(rows, steps, limit=RESIDUAL_LIMIT, cost=cost).to_numpy()
+            for cost in ("seconds", "step")
+        }
+        return pd.DataFrame(spent, index=rows.index).assign(step=spent["step"].clip(min=1.0))
 
     def answers(self, seed: int) -> np.ndarray | None:
         """Answers to the first instances of a seed; None if none were kept."""

@@ -77,5 +77,4 @@ def _library(name: str) -> Problem:
 @lru_cache(maxsize=6)
 def _split(one: Problem, identity: int, seed: int, chosen: str, rows: int) -> Split:
     sized: Problem = replace(one, **{f"{chosen}_count": rows})  # type: ignore[arg-type]
-    made: Split = getattr(sized.dataset(seed), chosen)
-    return made
+    return getattr(sized.dataset(seed), chosen)

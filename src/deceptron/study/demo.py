@@ -10,9 +10,7 @@ from torch import Generator, Tensor
 
 from deceptron import maps, problems
 from deceptron.core.checks import check_count, check_seed
-from deceptron.problems import Problem
-from deceptron.solve import methods
-from deceptron.solve.methods import Method
+from deceptron.solve.methods import levenberg_marquardt
 from deceptron.study.measure import Measurement, measure, simulate
 
 
@@ -38,22 +36,15 @@ def run_demo(name: str, *, count: int = 16, seed: int = 2026) -> Demo:
     latents, noise = (Generator().manual_seed(2 * seed + part) for part in range(2))
     x = problem.sample(count, generator=latents)
     y = problem.add_noise(simulate(problem, x), generator=noise)
-    settings = {"noise_std": problem.noise_std, "max_iterations": 30, "history": False}
-    return Demo(
-        name,
-        x,
-        y,
-        [
-            measure(pair, problem, x, y, label=label, method=method, **settings, **own)
-            for label, (method, own) in _methods(problem).items()
-        ],
-    )
-
-
-def _methods(problem: Problem) -> dict[str, tuple[Method, dict[str, Any]]]:
-    return {
-        "one-shot": (methods.one_shot(), {}),
-        "dc.solve": (methods.guarded(), {"forward": problem.simulate}),
-        "D-IPG": (methods.d_ipg(), {}),
-        "LM, no prior": (methods.levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3), {}),
+    limits: dict[str, Any] = {"noise_std": problem.noise_std, "max_iterations": 30}
+    run: dict[str, dict[str, Any]] = {
+        "one-shot": {"method": "one-shot"},
+        "dc.solve": {"method": "guarded", "forward": problem.simulate},
+        "D-IPG": {"method": "d-ipg"},
+        "LM, no prior": {"method": levenberg_marquardt(cg_steps=30, cg_tolerance=1e-3)},
     }
+    measured = [
+        measure(pair, problem, x, y, label=label, history=False, **limits, **own)
+        for label, own in run.items()
+    ]
+    return Demo(name, x, y, measured)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ def load_study(path: Path) -> Study:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
-    source = _Source(path, text)
+    # A comment may name what the setting below it gets wrong.
+    source = _Source(path, [re.sub(r"#.*", "", line) for line in text.splitlines()])
     for key in document:
         if key not in _STUDY:
             raise source.error(unknown_name("setting", key, _STUDY), key)
@@ -87,31 +88,30 @@ def _block(entry: dict[str, Any], source: _Source) -> Block:
         raise source.error(error, key) from error
 
 
+@dataclass(frozen=True)
 class _Source:
     """Finds the line that a mistake stands on; tomllib does not keep it."""
 
-    def __init__(self, path: Path, text: str, first: int = 0, last: int | None = None) -> None:
-        self._path, self._text = path, text
-        # A comment may name what the setting below it gets wrong.
-        lines = [re.sub(r"#.*", "", line) for line in text.splitlines()]
-        self._first, self._lines = first, lines[first:last]
+    path: Path
+    lines: list[str]
+    first: int = 0  # where in the file the lines begin
 
     def block(self, number: int) -> _Source:
         """The part of the file that holds one [[block]]."""
         header = re.compile(r"\s*\[\[\s*block\s*\]\]")
-        heads = [k for k, line in enumerate(self._text.splitlines()) if header.match(line)]
+        heads = [k for k, line in enumerate(self.lines) if header.match(line)]
         if number >= len(heads):  # blocks written inline: the whole file is as near as it gets
             return self
-        last = heads[number + 1] if number + 1 < len(heads) else None
-        return _Source(self._path, self._text, heads[number], last)
+        first, last = [*heads, None][number : number + 2]
+        return _Source(self.path, self.lines[first:last], heads[number])
 
     def error(self, error: DeceptronError, key: str, value: str | None = None) -> ConfigError:
         """The error with the file and the line of ``key``, or of ``value`` at or after it."""
         at = self._find(re.compile(rf"\s*(\[*\s*)?[\"']?{re.escape(key)}\b"), 0) if key else 0
         if value is not None:
             at = self._find(re.compile(rf".*[\"']{re.escape(value)}[\"']"), at)
-        return ConfigError(f"{self._path}, line {self._first + at + 1}: {error}")
+        return ConfigError(f"{self.path}, line {self.first + at + 1}: {error}")
 
     def _find(self, pattern: re.Pattern[str], start: int) -> int:
-        places = range(start, len(self._lines))
-        return next((k for k in places if pattern.match(self._lines[k])), start)
+        places = range(start, len(self.lines))
+        return next((k for k in places if pattern.match(self.lines[k])), start)

@@ -76,7 +76,7 @@ class StudyFolder:
         **facts: Any,
     ) -> None:
         """Write a finished cell; ``facts`` go into its cell.json."""
-        with _Whole(self.cells / cell.key) as place:
+        with _whole(self.cells / cell.key) as place:
             if instances is not None:
                 write_table(place / "instances.parquet", INSTANCES, instances)
             if steps is not None:
@@ -86,7 +86,7 @@ class StudyFolder:
 
     def write_absent(self, cell: Cell, outcome: str, why: str) -> None:
         """Note why a cell has no records: it failed, or its model could not be had."""
-        with _Whole(self.cells / cell.key) as place:
+        with _whole(self.cells / cell.key) as place:
             write_json(place / "cell.json", self._cell(cell, outcome, why=why))
 
     def pair_path(self, model: ModelKey) -> Path:
@@ -100,12 +100,8 @@ class StudyFolder:
         return found if ready else None
 
     def write_model(self, model: ModelKey, row: Mapping[str, Any]) -> None:
-        """Note a row of the table of models, after its pair has been copied."""
+        """Note a row of the table of models, or ``outcome`` and ``why`` of one that is not had."""
         write_json(self.models / f"{model.slug}.json", dict(row))
-
-    def write_model_absent(self, model: ModelKey, outcome: str, why: str) -> None:
-        """Note why a pair could not be had."""
-        write_json(self.models / f"{model.slug}.json", {"outcome": outcome, "why": why})
 
     def no_model(self, model: ModelKey) -> tuple[str, str]:
         """Outcome and reason of a pair that could not be had."""
@@ -154,36 +150,26 @@ class StudyFolder:
                 )
 
 
-class _Whole:
+@contextmanager
+def _whole(place: Path) -> Iterator[Path]:
     """A folder filled under another name and then renamed; one that is there and done stays."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.temporary = temporary_for(place)
-
-    def __enter__(self) -> Path:
-        with writing(self.place):
-            self.temporary.mkdir()
-        return self.temporary
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                with writing(self.place):
-                    self._put()
-        finally:
-            shutil.rmtree(self.temporary, ignore_errors=True)
-
-    def _put(self) -> None:
-        if _is_done(self.place):
+    temporary = temporary_for(place)
+    with writing(place):
+        temporary.mkdir()
+    try:
+        yield temporary
+        if _is_done(place):
             return  # another process was first; its records are as good
-        for path in self.temporary.iterdir():
-            sync(path)
-        if self.place.exists():
-            aside = temporary_for(self.place)
-            os.replace(self.place, aside)
-            shutil.rmtree(aside, ignore_errors=True)
-        os.replace(self.temporary, self.place)
+        with writing(place):
+            for path in temporary.iterdir():
+                sync(path)
+            if place.exists():
+                aside = temporary_for(place)
+                os.replace(place, aside)
+                shutil.rmtree(aside, ignore_errors=True)
+            os.replace(temporary, place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _why(note: Path, unknown: str) -> tuple[str, str]:

@@ -59,16 +59,14 @@ class MethodEntry:
     def document(self) -> dict[str, Any]:
         """Every setting that a result depends on, as JSON values; read from the method it makes."""
         own = {name: getattr(self, name) for name in DECISIVE}
-        document: dict[str, Any] = plain({**own, "method": _made(self.method())}, exact=True)
-        return document
+        return plain({**own, "method": _made(self.method())}, exact=True)
 
     def shown(self) -> dict[str, Any]:
         """What a report needs to know of the method, as JSON values."""
         own = {e.name: getattr(self, e.name) for e in fields(self) if e.name not in HIDDEN}
         method = self.method()
         own |= {"direct": method.direct, "uses_reverse": self.uses_reverse, "begins": self._begins}
-        shown: dict[str, Any] = plain(own)
-        return shown
+        return plain(own)
 
     @property
     def _begins(self) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from deceptron.core.errors import CheckpointError
-from deceptron.study.entries import PROBLEMS, shown_problem
+from deceptron.core.files import read_json
+from deceptron.study.entries import PROBLEMS, ProblemEntry, shown_problem
 from deceptron.study.methods import ENTRIES, METHODS
 from deceptron.study.names import TRUTH
 from deceptron.study.tables import (
@@ -86,19 +87,6 @@ class MethodRecord:
 
 
 @dataclass(frozen=True)
-class ProblemRecord:
-    """What a study noted about a problem; see ``entries.ProblemEntry``."""
-
-    name: str
-    tolerance: float = 0.30
-    iterations: int = 80
-    rmse_limit: float = 0.10
-    words: str = ""
-    color: str = ""
-    marker: str = ""
-
-
-@dataclass(frozen=True)
 class Records:
     """The tables of a study, concatenated; ``missing`` names what they lack."""
 
@@ -124,43 +112,31 @@ class Records:
     @cached_property
     def methods(self) -> dict[str, MethodRecord]:
         """What was noted about each planned method, in the order of display."""
-        noted = self._noted("methods", lambda name: ENTRIES[name].shown(), METHODS, "method")
-        return {name: MethodRecord(name, **known) for name, known in noted.items() if name != TRUTH}
+        shown = self._shown("methods") or {name: ENTRIES[name].shown() for name in METHODS}
+        planned = self._planned("method", shown)
+        return {n: MethodRecord(n, **shown.get(n, {})) for n in planned if n != TRUTH}
 
     @cached_property
-    def problems(self) -> dict[str, ProblemRecord]:
+    def problems(self) -> dict[str, ProblemEntry]:
         """What was noted about each planned problem, in the order of display."""
-        noted = self._noted("problems", shown_problem, PROBLEMS, "problem")
-        return {name: ProblemRecord(name, **known) for name, known in noted.items()}
+        shown = self._shown("problems") or {name: shown_problem(name) for name in PROBLEMS}
+        planned = self._planned("problem", shown)
+        return {n: ProblemEntry(**shown.get(n, {})) for n in planned}
 
-    def _noted(
-        self, kind: str, entry: Callable[[str], dict[str, Any]], library: tuple[str, ...], axis: str
-    ) -> dict[str, dict[str, Any]]:
-        """Folders of version 0.1 note nothing: they hold names of the library, so ask its entries.
+    def _shown(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Empty in folders of version 0.1: they hold names of the library, so ask its entries."""
+        return self.study.get("shown", {}).get(kind, {})
 
-        A planned name that neither knows has the defaults and comes last.
-        """
-        shown = self.study.get("shown", {}).get(kind)
-        known = {name: entry(name) for name in library} if shown is None else shown
+    def _planned(self, axis: str, known: dict[str, dict[str, Any]]) -> list[str]:
+        """In the order of what is known; a name that is not has the defaults and comes last."""
         planned = dict.fromkeys(cell[axis] for cell in self.study["cells"])
-        order = [
-            *(name for name in known if name in planned),
-            *(n for n in planned if n not in known),
-        ]
-        return {name: known.get(name, {}) for name in order}
+        return [n for n in known if n in planned] + [n for n in planned if n not in known]
 
     def fields(
         self, problem: str, set: str, model: str, seed: int, method: str
     ) -> dict[str, NDArray[np.float32]] | None:
         """``{"x": answers}`` of the first instances of a cell, None if there are none."""
-        return self._fields((problem, set, model, seed, method))
-
-    def truth(self, problem: str, set: str, seed: int) -> dict[str, NDArray[np.float32]] | None:
-        """``{"x": latents, "y": observations}`` of the first instances of a set."""
-        return self._fields((problem, set, "", seed, TRUTH))
-
-    def _fields(self, axes: tuple[object, ...]) -> dict[str, NDArray[np.float32]] | None:
-        key = self._keys.get(axes)
+        key = self._keys.get((problem, set, model, seed, method))
         if key is None:
             return None
         try:
@@ -168,6 +144,10 @@ class Records:
                 return {name: file[name] for name in file.files}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
+
+    def truth(self, problem: str, set: str, seed: int) -> dict[str, NDArray[np.float32]] | None:
+        """``{"x": latents, "y": observations}`` of the first instances of a set."""
+        return self.fields(problem, set, "", seed, TRUTH)
 
     @cached_property
     def _keys(self) -> dict[tuple[object, ...], str]:
@@ -202,16 +182,20 @@ def read(folder: str | os.PathLike[str]) -> Records:
         steps += [found["steps"]] if found else []
     for key in sorted(present - planned.keys()):
         missing.append(Missing(key, f"cell {key} is not part of this study and was left out"))
-    models, sentences = _models(path)
+    try:
+        models = read_table(path / "models.parquet", MODELS).to_pandas()
+    except Unusable as reason:
+        models = concatenated([], MODELS)
+        missing.insert(0, Missing("models", f"the table of models: {reason}"))
     return Records(
         path,
         study,
-        _environment(path),
+        read_json(path / "environment.json") or {},
         models,
         pa.Table.from_pylist(cells, schema=pa.schema(CELLS.items())).to_pandas(),
         concatenated(instances, INSTANCES),
         concatenated(steps, STEPS),
-        (*(Missing("models", sentence) for sentence in sentences), *missing),
+        tuple(missing),
     )
 
 
@@ -274,21 +258,6 @@ def _cell(place: Path) -> dict[str, Any]:
     if outcome != DONE:
         raise Unusable(f"{outcome}, {cell.get('why', 'for an unknown reason')}")
     return cell
-
-
-def _models(folder: Path) -> tuple[pd.DataFrame, list[str]]:
-    try:
-        return read_table(folder / "models.parquet", MODELS).to_pandas(), []
-    except Unusable as reason:
-        return concatenated([], MODELS), [f"the table of models: {reason}"]
-
-
-def _environment(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "environment.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _tables(cell: dict[str, Any]) -> Iterable[tuple[str, Columns]]:

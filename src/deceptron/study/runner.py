@@ -126,10 +126,10 @@ def prepare_models(
             pair, ships = provider.pair(key)
             row = describe(key, pair, ships=ships)
         except NoModel as reason:
-            folder.write_model_absent(key, SKIPPED, str(reason))
+            folder.write_model(key, {"outcome": SKIPPED, "why": str(reason)})
         except Exception as error:
             words = f"its model failed: {type(error).__name__}: {error}"
-            folder.write_model_absent(key, FAILED, words)
+            folder.write_model(key, {"outcome": FAILED, "why": words})
         else:
             save(pair, folder.pair_path(key))
             folder.write_model(key, row)
@@ -154,7 +154,7 @@ def _prepare(
     for finished in crew.run(partial(prepare_models, folder.path, provider, own), jobs):
         for key in finished.job:
             if finished.failure is not None and folder.model(key) is None:
-                folder.write_model_absent(key, FAILED, finished.failure)
+                folder.write_model(key, {"outcome": FAILED, "why": finished.failure})
         over += len(finished.job)
         tell("models", over, len(models))
     folder.write_models(models)

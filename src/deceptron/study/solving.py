@@ -94,6 +94,9 @@ class _Part:
         self._cell, self._first, self._x = cell, first, x
         self._seen: list[dict[str, NDArray[Any]]] = []
         self.solution = _solve(chosen, pair, y, callback=self._watch, **settings)
+        self._points = pd.DataFrame(
+            {name: np.concatenate([seen[name] for seen in self._seen]) for name in self._seen[0]}
+        )
 
     def _watch(self, number: int, snapshot: Snapshot) -> None:
         moved = snapshot.accepted
@@ -110,13 +113,12 @@ class _Part:
 
     def steps(self) -> pd.DataFrame:
         """A row per accepted point: what the callback saw beside what the loop recorded."""
-        seen = self._points()
         history = self.solution.history
         assert history is not None
         record = history.frame()
         record = record[record["accepted"]].assign(step=record["iteration"] + 1)
         named = ["row", "step", "step_size", "step_norm", "cosine", "trials", "rule"]
-        steps = seen.merge(record[named], how="left", on=["row", "step"])
+        steps = self._points.merge(record[named], how="left", on=["row", "step"])
         steps = steps.sort_values(["row", "step"], ignore_index=True)
         start = steps["step"] == 0
         groups = steps.groupby("row")["residual"]
@@ -125,16 +127,15 @@ class _Part:
         steps["relative_residual"] = np.where(first == 0, 0.0, steps["residual"] / first)
         steps["trials"] = steps["trials"].where(~start, 0).astype(np.int64)
         steps["rule"] = steps["rule"].where(~start, "")
-        share = self._seconds() / np.maximum(self._evaluations(), 1)
-        steps["seconds"] = steps["evaluations"] * share[steps["row"].to_numpy()]
+        steps["seconds"] = steps["evaluations"] * self._second
         return self._placed(steps)
 
     def instances(self) -> pd.DataFrame:
         """A row per instance, without what is measured on the simulator and the geometry."""
         solution, history = self.solution, self.solution.history
         assert history is not None
-        start = self._points().query("step == 0").set_index("row")
-        rows = np.arange(len(self._x))
+        start = self._points.query("step == 0").set_index("row")
+        rows, evaluations = np.arange(len(self._x)), solution.cost.evaluations.numpy()
         trials = history.trials.sum(0)
         fraction = torch.where(trials > 0, history.accepted.sum(0) / trials, torch.nan)
         table = pd.DataFrame(
@@ -149,26 +150,18 @@ class _Part:
                 "residual_start": start["residual"].reindex(rows).to_numpy(),
                 "relative_residual": _numbers(solution.relative_residual),
                 "accepted_fraction": _numbers(fraction),
-                "seconds": self._seconds(),
-                "evaluations": self._evaluations().astype(np.int64),
+                "seconds": np.maximum(evaluations, 1) * self._second,
+                "evaluations": evaluations,
             }
         )
         for kind in ("f", "g", "jvp", "vjp", "linear_steps"):
             table[kind] = getattr(solution.cost, kind).numpy()
         return self._placed(table)
 
-    def _points(self) -> pd.DataFrame:
-        columns = ("row", "step", "residual", "rmse", "evaluations")
-        parts = {name: np.concatenate([entry[name] for entry in self._seen]) for name in columns}
-        return pd.DataFrame(parts)
-
-    def _evaluations(self) -> NDArray[np.float64]:
-        return _numbers(self.solution.cost.evaluations)
-
-    def _seconds(self) -> NDArray[np.float64]:
-        """Each row's share of the batch's time, by its share of evaluations."""
-        spent = np.maximum(self._evaluations(), 1)
-        return self.solution.seconds * spent / spent.sum()
+    @property
+    def _second(self) -> float:
+        """Of an evaluation: a row has its share of the batch's time by its evaluations."""
+        return self.solution.seconds / float(self.solution.cost.evaluations.clamp_min(1).sum())
 
     def _placed(self, table: pd.DataFrame) -> pd.DataFrame:
         axes = {name: getattr(self._cell, name) for name in AXES}

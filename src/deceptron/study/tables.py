@@ -111,8 +111,7 @@ def read_table(path: Path, columns: Columns) -> pa.Table:
 
 def write_table(path: Path, columns: Columns, rows: pd.DataFrame) -> None:
     """A parquet file with exactly these columns; the caller sees to it that it appears whole."""
-    lacking = [name for name in columns if name not in rows]
-    if lacking or len(rows.columns) != len(columns):
+    if sorted(rows.columns) != sorted(columns):
         raise ValueError(f"columns must be {list(columns)}; got {list(rows.columns)}")
     schema = pa.schema(columns.items())
     table = pa.Table.from_pandas(rows[list(columns)], schema=schema, preserve_index=False)

@@ -5,8 +5,6 @@ Memory does not grow with the rows: values are counted in narrow bins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,16 +16,12 @@ RATIOS = np.logspace(-9, 9, 18 * 256 + 1)
 WIDTHS = np.linspace(-20, 100, 12001)
 
 
-@dataclass
 class Histogram:
     """Counts of values between ``edges``; what lies outside counts in the bins at the ends."""
 
-    edges: Array = field(default_factory=lambda: RATIOS)
-    nonfinite: int = 0
-    counts: Rows = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.counts = np.zeros(len(self.edges) - 1, dtype=np.int64)
+    def __init__(self, edges: Array = RATIOS) -> None:
+        self.edges, self.nonfinite = edges, 0
+        self.counts = np.zeros(len(edges) - 1, dtype=np.int64)
 
     @property
     def logarithmic(self) -> bool:
@@ -73,14 +67,12 @@ class Histogram:
         return np.clip(places, 0, len(self.counts) - 1)
 
 
-@dataclass
 class Largest:
     """The rows with the largest values so far, largest first; of equal ones the earlier row."""
 
-    count: int
-    above: float = -np.inf
-    values: Array = field(default_factory=lambda: np.zeros(0))
-    rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    def __init__(self, count: int, above: float = -np.inf) -> None:
+        self.count, self.above = count, above
+        self.values, self.rows = np.zeros(0), np.zeros(0, dtype=np.int64)
 
     def add(self, values: Array, first: int) -> None:
         """Look at the rows from ``first`` on."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -13,7 +12,6 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.files import replacing
 from deceptron.core.status import Status
 from deceptron.view import drawing
-from deceptron.view.counting import Histogram
 from deceptron.view.survey import Row, Survey, survey
 
 QUANTILES = {"5% of rows": 0.05, "half": 0.5, "95%": 0.95}
@@ -23,6 +21,7 @@ GROUPS = {
     "median": ("median", "rows whose residual is nearest to the median"),
     "unsolved": ("not solved", "the first rows without a finite answer or observation"),
 }
+NOTES = ("method", "pair", "observations", "library")
 
 
 def write_page(
@@ -45,73 +44,23 @@ def render(found: Survey) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.globals |= {
+        "answer": drawing.answer,
+        "histogram": drawing.histogram,
+        "facts": _facts,
+        "words": _words,
+        "converged": Status.CONVERGED,
+        "groups": GROUPS,
+        "quantiles": QUANTILES,
+    }
     source = resources.files("deceptron.view").joinpath("page.html.jinja").read_text("utf-8")
     return environment.from_string(source).render(
+        found=found,
         name=found.path.name,
         rows=found.rows,
-        shape=" × ".join(map(str, found.x_shape)) or "1",
-        notes={key: str(found.notes[key]) for key in _NOTES if found.notes.get(key)},
-        endings=_endings(found),
-        advice={
-            _words(status): status.advice
-            for status in found.statuses
-            if status is not Status.CONVERGED
-        },
-        noise_known=found.noise_known,
-        explained=found.explained,
-        residual=_section(
-            found.residual,
-            "residual over noise" if found.noise_known else "residual, normalised units",
-            1.0 if found.noise_known else None,
-        ),
-        trust=None if found.trust is None else _section(found.trust, "trust score", 1.0),
-        flagged=found.flagged,
-        bars=None if found.bars is None else _section(found.bars, "standard deviation", None),
-        groups=[
-            {"key": key, "title": GROUPS[key][0], "words": GROUPS[key][1], "items": _items(shown)}
-            for key, shown in found.groups.items()
-        ],
+        notes={key: str(found.notes[key]) for key in NOTES if found.notes.get(key)},
+        endings=sorted(found.reasons.items(), key=lambda entry: -entry[1]),
     )
-
-
-_NOTES = ("method", "pair", "observations", "library")
-
-
-def _endings(found: Survey) -> list[dict[str, Any]]:
-    by_count = sorted(found.reasons.items(), key=lambda entry: -entry[1])
-    return [
-        {
-            "status": _words(reason.status),
-            "good": reason.status is Status.CONVERGED,
-            "reason": reason.words,
-            "count": count,
-            "share": count / found.rows,
-        }
-        for reason, count in by_count
-    ]
-
-
-def _section(counted: Histogram, name: str, limit: float | None) -> dict[str, Any]:
-    if not counted.total:
-        return {"name": name, "total": 0, "nonfinite": counted.nonfinite}
-    return {
-        "name": name,
-        "total": counted.total,
-        "nonfinite": counted.nonfinite,
-        "picture": drawing.histogram(counted, name, limit),
-        "quantiles": {words: counted.quantile(share) for words, share in QUANTILES.items()},
-    }
-
-
-def _items(rows: list[Row]) -> list[dict[str, Any]]:
-    return [
-        {
-            "number": row.number,
-            "picture": drawing.answer(row.x, row.std, f"row {row.number}"),
-            "facts": _facts(row),
-        }
-        for row in rows
-    ]
 
 
 def _facts(row: Row) -> dict[str, str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deceptron.report.figures.family import COLUMN, DIPG, PAGE, PLAIN, Family, Series
+from deceptron.report.figures.family import COLUMN, DIPG, PAGE, PLAIN, Family
 from deceptron.report.figures.sheet import (
     Drawing,
     NothingToDraw,
@@ -21,7 +20,7 @@ from deceptron.report.figures.sheet import (
 from deceptron.report.published import paper_value
 from deceptron.report.tables.claims import BUNDLE, BUNDLE_STEP
 from deceptron.report.tables.rjcp import between_models
-from deceptron.study.statistics import bundle_width, spearman
+from deceptron.study.statistics import spearman
 
 ARROW = {"arrowstyle": "-|>", "linewidth": 0.8, "shrinkA": 4, "shrinkB": 4, "mutation_scale": 6}
 
@@ -30,14 +29,15 @@ def reproducibility(family: Family) -> Drawing:
     """RJCP against the variation of errors, both forms of a pair; bundle width by iteration."""
     points = between_models(family.query.fresh(), family.models)
     drawn = points[(points["rjcp"] > 0) & (points["variation"] > 0)]
-    widths = pd.DataFrame({s.label: _width(family, s) for s in (DIPG, PLAIN)}).dropna()
+    found = {s.label: family.trials(BUNDLE, s).bundle_widths() for s in (DIPG, PLAIN)}
+    widths = pd.DataFrame(found).dropna()
     if len(drawn) < 3:
         raise NothingToDraw(f"too few records of d-ipg with the model {family.name}")
     bundled = len(widths) >= 2
     figure = Figure(figsize=(PAGE if bundled else COLUMN, 2.9), layout="constrained")
     axes = figure.subplots(1, 1 + bundled, squeeze=False)[0]
-    found = spearman(points["rjcp"], points["variation"])
-    words = rf"Spearman's $\rho = {found.rho:.2f}$, p = {found.p:.2g}, N = {found.count}"
+    ranks = spearman(points["rjcp"], points["variation"])
+    words = rf"Spearman's $\rho = {ranks.rho:.2f}$, p = {ranks.p:.2g}, N = {ranks.count}"
     axes[0].set_title(f"(a) {words}")
     _association(axes[0], family, drawn)
     if bundled:
@@ -77,12 +77,3 @@ def _association(axis: Axes, family: Family, points: pd.DataFrame) -> None:
     log_scale(axis, "y")
     axis.set_xlabel("mean RJCP at the answers (open: without JCP)")
     axis.set_ylabel("coefficient of variation of RMSE")
-
-
-def _width(family: Family, series: Series) -> pd.Series:
-    """Bundle width by iteration from 1, mean over seeds."""
-    paths = family.trials(BUNDLE, series).paths("residual").drop(columns=0, errors="ignore")
-    if paths.empty:
-        return pd.Series(dtype=float)
-    widths = [bundle_width(part) for _, part in paths.groupby(level=0)]
-    return pd.Series(np.mean(widths, axis=0), index=paths.columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from deceptron.report.figures.family import COLUMN, DIPG, PLAIN, Family, Series
@@ -59,7 +58,7 @@ def against_paper(family: Family) -> Drawing:
 
 def cosine_spectrum(family: Family) -> Drawing:
     """Cosine of the step with -grad per problem: trials, and means with and without JCP."""
-    found = {p: _cosines(family, p, DIPG) for p in family.problems(DIPG)}
+    found = {p: family.trials(p, DIPG).cosines() for p in family.problems(DIPG)}
     found = {p: cosines for p, cosines in found.items() if cosines.notna().any()}
     if not found:
         raise NothingToDraw(f"no cosines of d-ipg recorded with the model {family.name}")
@@ -69,7 +68,7 @@ def cosine_spectrum(family: Family) -> Drawing:
     for row, problem in enumerate(problems):
         scattered(axis, found[problem], row, 0.16, s=3, color=DIPG.color, alpha=0.25)
         for series, place in ((DIPG, row - 0.27), (PLAIN, row + 0.27)):
-            values = _cosines(family, problem, series)
+            values = family.trials(problem, series).cosines()
             if len(values):
                 label = f"{series.label}, mean"
                 look = {**series.look(marker=True), "label": label, "markersize": 4}
@@ -81,8 +80,3 @@ def cosine_spectrum(family: Family) -> Drawing:
     axis.set_xlabel(r"cosine of the step with $-\nabla\Phi$")
     legend_below(figure, [axis], columns=3)
     return Drawing(figure, {"trials": trial_count(family, problems, DIPG)})
-
-
-def _cosines(family: Family, problem: str, series: Series) -> pd.Series:
-    """Mean over the steps of each trial."""
-    return family.trials(problem, series).paths("cosine").mean(axis=1)

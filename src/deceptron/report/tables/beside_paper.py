@@ -24,6 +24,7 @@ from deceptron.report.tables.table import (
     differences,
     is_known,
     measured,
+    numbers,
     p_value,
     paper_line,
     table,
@@ -31,39 +32,32 @@ from deceptron.report.tables.table import (
 
 PAPER_SETTINGS = ("gd", "gn", "lm", "l-bfgs")
 TUNED = ("gn-tuned", "lm-tuned", "l-bfgs-tuned")
+OVER_SEEDS = "Table 6"  # the others are of the first seed
 # Classical methods on the surrogate that compete with D-IPG, by model.
 CLASSICS = {"paper": PAPER_SETTINGS, "standard": PAPER_SETTINGS + TUNED}
 
 
-def mean_cosine(trials: Trials) -> float:
-    """Mean over the steps of an instance, then over instances."""
-    paths = trials.paths("cosine")
-    return float(paths.mean(axis=1).mean()) if len(paths) else np.nan
-
-
 @dataclass(frozen=True)
 class Quantity:
-    """What the paper reports of a method, and how it is measured here, bare or with an interval."""
+    """What the paper reports of a method, how it is measured here, and what kind of cell it is."""
 
     title: str
-    bare: Callable[[Trials], float]
     estimate: Callable[[Trials], Value]
     kind: Callable[[float], Value] = float
 
-
-def _bare(title: str, measure: Callable[[Trials], float]) -> Quantity:
-    return Quantity(title, measure, measure)
+    def bare(self, trials: Trials) -> float:
+        """The estimate without an interval, NaN for none."""
+        first = numbers(self.estimate(trials))[0]
+        return np.nan if first is None else first
 
 
 QUANTITIES = {
-    "success": Quantity("success (rmse)", lambda t: t.rate_value("rmse"), lambda t: t.rate("rmse")),
-    "iterations": Quantity(
-        "median iterations", median_iterations, lambda t: Exact(median_iterations(t)), Exact
-    ),
-    "rmse": Quantity("RMSE", lambda t: t.average("rmse"), lambda t: t.mean("rmse")),
-    "seconds": _bare("seconds alone", lambda t: t.latency),
-    "rjcp": _bare("RJCP", lambda t: t.average("rjcp")),
-    "cosine": _bare("cosine", mean_cosine),
+    "success": Quantity("success (rmse)", lambda t: t.rate("rmse")),
+    "iterations": Quantity("median iterations", lambda t: Exact(median_iterations(t)), Exact),
+    "rmse": Quantity("RMSE", lambda t: t.mean("rmse")),
+    "seconds": Quantity("seconds alone", lambda t: t.latency),
+    "rjcp": Quantity("RJCP", lambda t: t.average("rjcp")),
+    "cosine": Quantity("cosine", lambda t: float(t.cosines().mean())),
 }
 
 
@@ -135,8 +129,8 @@ def published(origin: str, quantity: str, side: str, problem: str) -> Spread:
 
 
 def _column(origin: str, quantity: str, side: str, title: str, group: str = "") -> Column:
-    """A quantity on one side: with its interval, or over seeds for Table 6."""
-    over_seeds = origin == "Table 6"
+    """A quantity on one side: with its interval, or over seeds."""
+    over_seeds = origin == OVER_SEEDS
 
     def ours(about: Overview) -> Value:
         measure = about.spread if over_seeds else about.estimate
@@ -158,9 +152,7 @@ def _best(origin: str) -> Column:
     )
 
 
-def _beside(
-    query: Query, columns: tuple[Column, ...], origin: str, *, all_seeds: bool = False
-) -> Iterator[Line]:
+def _beside(query: Query, columns: tuple[Column, ...], origin: str) -> Iterator[Line]:
     """The paper's line of each problem, ours, the difference, and that of ``standard``."""
     for problem in query.problems:
         paper = paper_line(columns, problem)
@@ -171,7 +163,7 @@ def _beside(
             planned = query.planned_seeds(problem, model, "d-ipg")
             if not planned:
                 continue
-            seeds = tuple(planned) if all_seeds else (query.seed,)
+            seeds = tuple(planned) if origin == OVER_SEEDS else (query.seed,)
             ours = measured(columns, Overview(query, problem, model, seeds))
             label = {"problem": problem, "source": f"ours, {query.preset(problem, model)}"}
             yield {**label, **ours}
@@ -207,15 +199,15 @@ SEEDS = (
         paper=lambda problem: "3",
     ),
     *(
-        _column("Table 6", "success", side, title, SUCCESS)
+        _column(OVER_SEEDS, "success", side, title, SUCCESS)
         for side, title in {"jcp": D_IPG, "plain": PLAIN, "best": BEST}.items()
     ),
-    _best("Table 6"),
+    _best(OVER_SEEDS),
     *(
-        _column("Table 6", "rmse", side, title, RMSE)
+        _column(OVER_SEEDS, "rmse", side, title, RMSE)
         for side, title in {"jcp": D_IPG, **ALONE}.items()
     ),
-    _column("Table 6", "seconds", "jcp", "D-IPG seconds alone"),
+    _column(OVER_SEEDS, "seconds", "jcp", "D-IPG seconds alone"),
 )
 
 
@@ -251,7 +243,7 @@ def jcp_effect(query: Query) -> Iterator[Line]:
 @table("seeds", "Three seeds", SEEDS)
 def seeds(query: Query) -> Iterator[Line]:
     """Table 6 of the paper: mean and standard deviation over seeds."""
-    return _beside(query, SEEDS, "Table 6", all_seeds=True)
+    return _beside(query, SEEDS, OVER_SEEDS)
 
 
 TABLE_2 = ("success", "iterations", "rmse", "seconds", "rjcp")

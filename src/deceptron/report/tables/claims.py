@@ -12,7 +12,7 @@ from deceptron.report.query import Query, Trials
 from deceptron.report.tables.rjcp import between_models
 from deceptron.report.tables.table import Column, table
 from deceptron.study.entries import PROBLEMS
-from deceptron.study.statistics import basin_occupancy, bundle_width, spearman
+from deceptron.study.statistics import basin_occupancy, spearman
 
 BUNDLE, BUNDLE_STEP = "navier-stokes-2d", 6  # where the paper quotes the width
 
@@ -73,9 +73,12 @@ def _claims(query: Query) -> Iterator[Claim]:
     rho = spearman(points["rjcp"], points["variation"]).rho
     words = "Spearman's rho of RJCP and variation of RMSE"
     yield Claim(words, "Figure 6", "spearman", rho, "all problems", model="")
-    wider = _bundle(query, "paper-plain") / _bundle(query, "paper")
+    plain, jcp = (
+        query.trials(BUNDLE, model, "d-ipg").bundle_widths().get(BUNDLE_STEP, np.nan)
+        for model in ("paper-plain", "paper")
+    )
     words = f"bundle width without / with JCP at step {BUNDLE_STEP} on {BUNDLE}"
-    yield Claim(words, "Figure 6", "bundle ratio", wider, BUNDLE, model="")
+    yield Claim(words, "Figure 6", "bundle ratio", float(plain / jcp), BUNDLE, model="")
     for setting, model in (("4 probes", "paper-probes-4"), ("step size 1", "paper")):
         words, ours = f"D-IPG on {ALLEN_CAHN}, {setting}: success", d_ipg(model).rate_value("rmse")
         yield Claim(words, "Figure 7", "success", ours, model=model)
@@ -85,11 +88,3 @@ def _mean_success(query: Query, method: str) -> float:
     # NaN unless all six are there: a mean over fewer would not be the paper's number.
     six = [problem for problem in PROBLEMS if problem != "heat-1d"]
     return float(np.mean([query.trials(p, "paper", method).rate_value("rmse") for p in six]))
-
-
-def _bundle(query: Query, model: str) -> float:
-    paths = query.trials(BUNDLE, model, "d-ipg").paths("residual").drop(columns=0, errors="ignore")
-    if paths.empty:
-        return np.nan
-    widths = dict(zip(paths.columns.astype(int), bundle_width(paths), strict=True))
-    return float(widths.get(BUNDLE_STEP, np.nan))

@@ -1,6 +1,5 @@
 """The numbers that tables and figures show, as functions of arrays and tidy records."""
 
-from deceptron.study.statistics.amortisation import break_even
 from deceptron.study.statistics.comparison import (
     Correlation,
     Paired,
@@ -8,13 +7,18 @@ from deceptron.study.statistics.comparison import (
     paired_difference,
     spearman,
 )
-from deceptron.study.statistics.intervals import Interval, mean_interval, rate_interval
+from deceptron.study.statistics.intervals import (
+    Interval,
+    mean_interval,
+    rate_interval,
+    ratio_interval,
+)
 from deceptron.study.statistics.profiles import (
+    break_even,
     cost_to_tolerance,
     data_profile,
     performance_profile,
 )
-from deceptron.study.statistics.ratios import ratio_interval
 from deceptron.study.statistics.success import (
     GOOD_BASIN,
     ORACLE,

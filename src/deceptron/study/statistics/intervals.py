@@ -1,4 +1,4 @@
-"""Confidence intervals of means and rates by a seeded bootstrap over instances.
+"""Confidence intervals of means, rates and ratios by a seeded bootstrap over instances.
 
 The instances are the sample; the trained model is taken as given. Whoever wants the spread over
 models looks at the seeds.
@@ -12,6 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
+
+from deceptron.core.errors import ConfigError
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -40,7 +42,7 @@ def mean_interval(values: ArrayLike, *, resamples: int = RESAMPLES) -> Interval:
         return Interval(value, np.nan, np.nan, count)
     if np.ptp(sample) == 0:
         return Interval(value, value, value, count)
-    means = shares(count, resamples, 0) @ sample
+    means = _shares(count, resamples, 0) @ sample
     # Bias: where the estimate lies among the resampled ones, ties counted half.
     below = 0.5 * ((means < value).mean() + (means <= value).mean())
     bias = ndtri(np.clip(below, 1 / (resamples + 1), resamples / (resamples + 1)))
@@ -74,8 +76,43 @@ def rate_interval(outcomes: ArrayLike) -> Interval:
     return Interval(value, float(low), float(high), count)
 
 
+def ratio_interval(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """mean a / mean b with its percentile bootstrap interval; pairs with a NaN are left out.
+
+    A resample takes an instance with both of its values, so what the two methods share cancels.
+    With ``groups`` (the seed of each instance) instances are resampled within their group.
+    """
+    first, second = (np.asarray(values, dtype=np.float64).ravel() for values in (a, b))
+    kinds = np.zeros(len(first)) if groups is None else np.asarray(groups).ravel()
+    if not len(first) == len(second) == len(kinds):
+        lengths = f"{len(first)}, {len(second)} and {len(kinds)}"
+        raise ConfigError(f"a, b and groups must have one length; got {lengths}")
+    both = ~(np.isnan(first) | np.isnan(second))
+    pairs, kinds = np.stack([first, second], axis=1)[both], kinds[both]
+    count = len(pairs)
+    if count == 0:
+        return Interval(np.nan, np.nan, np.nan, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(np.divide(*pairs.sum(0)))
+        if count < 2 or not np.isfinite(value):
+            return Interval(value, np.nan, np.nan, count)
+        sums = np.zeros((resamples, 2))
+        for number, kind in enumerate(np.unique(kinds)):
+            own = pairs[kinds == kind]
+            sums += len(own) * (_shares(len(own), resamples, number) @ own)
+        ratios = sums[:, 0] / sums[:, 1]
+    low, high = np.quantile(ratios, ENDS)
+    return Interval(value, float(low), float(high), count)
+
+
 @lru_cache(maxsize=8)
-def shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
+def _shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
     """How much of each resample each instance makes up; samples of one size share them."""
     even = np.full(count, 1 / count)
     return np.random.default_rng(seed).multinomial(count, even, size=resamples) / count

@@ -1,7 +1,8 @@
-"""Performance profiles (Dolan and Moré 2002) and data profiles over matched instances."""
+"""What methods cost: profiles (Dolan and Moré 2002) over matched instances, and break-even."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -49,13 +50,22 @@ def cost_to_tolerance(
     whole = instances[cost].astype(float) if cost != "step" else pd.Series(1.0, instances.index)
     spent = whole.where(instances["relative_residual"] <= limit, np.inf)
     ended = pd.Series(spent.to_numpy(), index=instances["instance"].to_numpy())
-    if steps.empty:
-        return ended
     below = steps[steps["relative_residual"] <= limit]
     first = below.sort_values("step").groupby("instance")[cost].first().astype(float)
     stepped = ended.index.isin(steps["instance"])
     reached = first.reindex(ended.index).fillna(np.inf)
     return ended.where(~stepped, reached)
+
+
+def break_even(train_seconds: float, baseline_seconds: float, seconds: float) -> float:
+    """N = T_train / (C_baseline - C): infinite ("never") where the baseline is no dearer.
+
+    NaN in, NaN out.
+    """
+    saved = baseline_seconds - seconds
+    if math.isnan(saved) or math.isnan(train_seconds):
+        return math.nan
+    return train_seconds / saved if saved > 0 else math.inf
 
 
 def _matched(costs: Mapping[str, ArrayLike]) -> NDArray[np.float64]:

@@ -48,15 +48,11 @@ def succeeded(
     if rule == "residual":
         return _below(instances["relative_residual"], RESIDUAL_LIMIT)
     if rule == "rmse":
-        known = {} if limits is None else limits
-        named = [known.get(name, np.nan) for name in instances["problem"]]
-        return _below(instances["rmse"], pd.Series(named, instances.index, dtype=float))
+        return _below(instances["rmse"], instances["problem"].map(limits or {}))
     if rule == "strict":
         oracle = oracle_rmse(instances) if oracle is None else oracle
-        means = oracle.to_dict()
-        keys = zip(instances["problem"], instances["set"], strict=True)
-        best = pd.Series([means.get(key, np.nan) for key in keys], instances.index, dtype=float)
-        return _below(instances["rmse"], STRICT_FACTOR * best)
+        best = oracle.reindex(pd.MultiIndex.from_frame(instances[["problem", "set"]]))
+        return _below(instances["rmse"], STRICT_FACTOR * best.set_axis(instances.index))
     raise unknown_name("success rule", rule, RULES)
 
 

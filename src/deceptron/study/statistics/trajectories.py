@@ -15,8 +15,7 @@ SUPPORT = 0.85  # share of the trials that tell how wide a bundle is
 
 def at_step(paths: pd.DataFrame, step: int) -> pd.Series:
     """The value each trial had after ``step`` steps; a trial that ended before keeps its last."""
-    until = paths[[column for column in paths.columns if int(column) <= step]]
-    return until.ffill(axis=1).iloc[:, -1]
+    return paths.loc[:, :step].ffill(axis=1).iloc[:, -1]
 
 
 def bundle_width(residuals: ArrayLike) -> NDArray[np.float64]:
