@@ -34,7 +34,7 @@ from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler,
 from deceptron.core.calibration import from_tensors, to_tensors
 from deceptron.core.files import as_path, replacing
 from deceptron.core.units import Units
-from deceptron.maps.network import Network, build, is_registered
+from deceptron.maps.network import Network, build, described, is_registered
 from deceptron.maps.pair import Deceptron
 
 FORMAT = "deceptron-pair"
@@ -172,7 +172,7 @@ def _library_version() -> str:
 def _describe(module: nn.Module) -> dict[str, Any]:
     if is_registered(module):
         assert isinstance(module, Network)
-        return {"kind": module.kind, "config": module.config()}
+        return described(module)
     return {"kind": None, "class": f"{type(module).__module__}.{type(module).__qualname__}"}
 
 
