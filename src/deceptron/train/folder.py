@@ -16,12 +16,11 @@ run killed between two files resumes with each epoch once.
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -50,9 +49,8 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
-        self._checkpoints = path / "checkpoints"
+        self._checkpoints, self._metrics = path / "checkpoints", path / "metrics.csv"
         self._digest = digest(config)
-        self._metrics: TextIO | None = None
 
     @contextmanager
     def opened(self, *, resume: bool, device: torch.device) -> Iterator[RunFolder]:
@@ -69,12 +67,7 @@ class RunFolder:
         folder = Folder(self.path, "training process", "config.json", inner=("checkpoints",))
         with folder.taken(self._config, check=check):
             folder.note_environment(environment(device))
-            try:
-                yield self
-            finally:
-                if self._metrics is not None:
-                    self._metrics.close()
-                    self._metrics = None
+            yield self
 
     def file(self, name: str) -> Path:
         """A path in the folder."""
@@ -104,22 +97,16 @@ class RunFolder:
         (self._checkpoints / "running.safetensors").unlink(missing_ok=True)
 
     def start_metrics(self, rows: list[Row]) -> None:
-        """Write the epochs so far and open the file for more."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_shown(row) for row in rows)
-        path = self.path / "metrics.csv"
-        _write(path, text.getvalue().encode())
-        with writing(path):
-            self._metrics = open(path, "a", newline="")  # noqa: SIM115
+        """Write the epochs so far."""
+        with replacing(self._metrics) as temporary, open(temporary, "w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(_shown(row) for row in rows)
 
     def add_metrics(self, row: Row) -> None:
         """Append one epoch."""
-        assert self._metrics is not None
-        with writing(self.path / "metrics.csv"):
-            csv.DictWriter(self._metrics, COLUMNS, lineterminator="\n").writerow(_shown(row))
-            self._metrics.flush()
+        with writing(self._metrics), open(self._metrics, "a", newline="") as file:
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(_shown(row))
 
     def _save(self, path: Path, stage: str, state: StageState, tensors: dict[str, Tensor]) -> None:
         document = {
@@ -137,7 +124,8 @@ class RunFolder:
         # A clone for each: safetensors takes neither views nor tensors that share memory.
         plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
         document["sha256"] = _checksum(document, plain)
-        _write(path, to_bytes(plain, metadata={_KEY: json.dumps(document)}))
+        with replacing(path) as temporary:
+            temporary.write_bytes(to_bytes(plain, metadata={_KEY: json.dumps(document)}))
 
     def _read(self, path: Path, stage: str) -> StageState | None:
         if not path.exists():
@@ -216,11 +204,6 @@ def _check_same(path: Path, wanted: Config) -> Config:
 def _checksum(document: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     plain = {key: value for key, value in document.items() if key != "sha256"}
     return core_digest([json.loads(json.dumps(plain)), tensors])
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def _shown(row: Row) -> Row:
