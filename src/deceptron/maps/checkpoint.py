@@ -226,7 +226,9 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             units=Units(parts["units"]["shift"], parts["units"]["scale"])
             if parts["units"]
             else None,
-            bounds=_bounds(parts["bounds"]) if document["bounded"] else None,
+            bounds=(parts["bounds"]["low"], parts["bounds"]["high"])
+            if document["bounded"]
+            else None,
             x_shape=document["x_shape"],
             y_shape=document["y_shape"],
             name=document["name"],
@@ -351,11 +353,6 @@ def _check_fit(
                 f"{path}: {prefix}.{key} is {value.dtype}, the module's is {wanted[key].dtype}: "
                 "bring the module to the file's dtype with .to(...) first"
             )
-
-
-def _bounds(sides: dict[str, Tensor]) -> tuple[float | Tensor, float | Tensor]:
-    low, high = (sides[s] if sides[s].ndim else float(sides[s]) for s in ("low", "high"))
-    return low, high
 
 
 def _some(keys: Any) -> str:

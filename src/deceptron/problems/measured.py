@@ -11,10 +11,10 @@ from torch import Generator, Tensor
 
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box
-from deceptron.core.checks import check_choice, check_range, check_rows, check_seed
+from deceptron.core.checks import check_range, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
-from deceptron.problems.base import FAMILIES, Problem
-from deceptron.problems.dataset import Dataset, Split
+from deceptron.problems.base import Problem
+from deceptron.problems.dataset import Split
 from deceptron.problems.noise_estimate import estimate_noise
 from deceptron.problems.registry import check_own_name
 
@@ -28,7 +28,8 @@ class MeasuredProblem(Problem):
     """Made by ``from_data``. Its splits are rows of the data, whatever the seed of a dataset.
 
     It cannot simulate, so there are no fresh rows and no shifted sets, and the surrogate is the
-    only forward map. ``sample`` draws latents of the training rows again.
+    only forward map. ``sample`` draws latents of the training rows again. Where rows carry their
+    noise, ``add_noise`` leaves them as they are; with a ``ratio`` above 1 they get what they lack.
 
     Attributes:
         noisy: whether the rows carry their noise already.
@@ -59,30 +60,24 @@ class MeasuredProblem(Problem):
         """It has none."""
         return False
 
-    def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
-        """The rows of the data: train, val and test, the same for every seed."""
-        return _MeasuredDataset(self, check_seed(seed), dtype)
+    def _add_noise(
+        self, y: Tensor, generator: Generator | None, family: str, ratio: Tensor | None
+    ) -> Tensor:
+        if self.noisy:
+            if ratio is None:
+                return y
+            ratio = (ratio.square() - 1).clamp_min(0).sqrt()
+        return super()._add_noise(y, generator, family, ratio)
 
-    def add_noise(
-        self,
-        y: Float[Tensor, "B *y"],
-        *,
-        generator: Generator | None = None,
-        family: str = "prior",
-        ratio: Float[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B *y"]:
-        """Observations as a sensor gives them: those of the data are that already.
-
-        With ``ratio`` above 1 a row gets what it lacks; below 1 it stays as it is.
-        """
-        if not self.carries_noise:
-            return super().add_noise(y, generator=generator, family=family, ratio=ratio)
-        if ratio is None:
-            check_rows("y", y, self.y_shape)
-            check_choice("family", family, FAMILIES)
-            return y
-        missing = (ratio.square() - 1).clamp_min(0).sqrt()
-        return super().add_noise(y, generator=generator, family=family, ratio=missing)
+    def _split(
+        self, split: str, family: str, count: int, *, seed: int, dtype: torch.dtype, noisy: bool
+    ) -> Split:
+        if split not in self.rows:
+            self._sample(1, Generator(), family)
+        x, y = (part[:count].to(dtype) for part in (self.rows[split].x, self.rows[split].y))
+        if noisy:
+            y = self.add_noise(y, generator=Generator().manual_seed(seed), family=family)
+        return Split(x, y)
 
     def _simulate(self, x: Tensor) -> NoReturn:
         raise ConfigError(
@@ -101,20 +96,6 @@ class MeasuredProblem(Problem):
 
     def _prior_samples(self) -> Tensor:
         return self.rows["train"].x.to(torch.float64)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _MeasuredDataset(Dataset):
-    def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
-        problem = self.problem
-        assert isinstance(problem, MeasuredProblem)
-        if split not in problem.rows:
-            problem._sample(1, Generator(), family)
-        stored = problem.rows[split]
-        x, y = (part[:count].to(self.dtype) for part in (stored.x, stored.y))
-        if noisy:
-            y = problem.add_noise(y, generator=Generator().manual_seed(self.seed), family=family)
-        return Split(x, y)
 
 
 def from_data(

@@ -185,14 +185,7 @@ class SpectralPrior(Prior):
 
     mean: Float[Tensor, "*x"]
     spectrum: Float[Tensor, "n half"]
-    kind: str
-
-    @classmethod
-    def of(
-        cls, mean: Float[Tensor, "*x"], spectrum: Float[Tensor, "n half"], kind: str
-    ) -> SpectralPrior:
-        """Keep every mode invertible: no power below ``FLOOR`` of the mean variance."""
-        return cls(mean, spectrum.clamp_min(FLOOR * float(spectrum_variance(spectrum))), kind)
+    kind: str = "stationary on the torus, spectrum estimated from samples"
 
     @classmethod
     def estimate(cls, samples: Float[Tensor, "S *x"]) -> SpectralPrior:
@@ -202,8 +195,9 @@ class SpectralPrior(Prior):
         mean = rows.mean()
         modes = torch.fft.rfft2(rows - mean, norm="ortho")
         power = modes.abs().square().flatten(0, -3).mean(0)
-        kind = "stationary on the torus, spectrum estimated from samples"
-        return cls.of(mean.expand(samples.shape[1:]).clone(), power, kind)
+        # Every mode stays invertible.
+        power = power.clamp_min(FLOOR * float(spectrum_variance(power)))
+        return cls(mean.expand(samples.shape[1:]).clone(), power)
 
     @property
     def variance(self) -> Float[Tensor, "*x"]:
