@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
+from deceptron.core.bases import on_axis
 from deceptron.core.checks import check_range
 from deceptron.maps.linear_part import LinearPart, LowRank
 from deceptron.maps.network import Network, as_network, register
@@ -179,7 +180,5 @@ def _coordinates(x: Tensor) -> list[Tensor]:
     found = []
     for axis in range(2, x.ndim):
         points = torch.linspace(-1, 1, x.shape[axis], dtype=x.dtype, device=x.device)
-        along = [1] * x.ndim
-        along[axis] = -1
-        found.append(points.reshape(along).expand(shape))
+        found.append(on_axis(points, axis, x.ndim).expand(shape))
     return found

@@ -19,12 +19,12 @@ COARSEST = 0.5
 def unresolved(
     y: Float[Tensor, "N *y"], noise_std: float | Tensor, dtype: torch.dtype
 ) -> str | None:
-    """A sentence if numbers of this precision are coarser than the noise, as those of a pressure
-    near 101325 with noise of 0.002 are.
+    """A sentence if numbers of this precision are coarser than the noise, if there is any, as those
+    of a pressure near 101325 with noise of 0.002 are.
     """
     coarse = torch.finfo(dtype).eps * y.double().abs().amax(0)
     noise = torch.as_tensor(noise_std).to(coarse).broadcast_to(coarse.shape)
-    bad = coarse > COARSEST * noise
+    bad = (coarse > COARSEST * noise) & (noise > 0)
     if not bool(bad.any()):
         return None
     place = tuple(bad.nonzero()[0].tolist())
