@@ -182,9 +182,10 @@ def _gaussian(
 
 
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    document: dict[str, Any] = {name: getattr(corrections, name) for name in (*_SIZES, *_FLAGS)}
+    document: dict[str, Any] = {name: getattr(corrections, name) for name in _SIZES}
+    document |= {name: list(getattr(corrections, name)) for name in _FLAGS}
     if min(corrections.chance) > -math.inf:
-        document["chance"] = corrections.chance
+        document["chance"] = list(corrections.chance)
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
