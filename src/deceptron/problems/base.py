@@ -213,7 +213,8 @@ class Problem(ABC):
         units = units_of(samples)
         if units is None:
             return LowRankPrior.estimate(samples)
-        return PriorInUnits.of(LowRankPrior.estimate(units.reduced(samples)), units)
+        without = LowRankPrior.estimate(units.reduced(samples))
+        return PriorInUnits(units.physical(without.mean), without, units.scale)
 
     def _prior_samples(self) -> Tensor:
         generator = Generator().manual_seed(PRIOR_SEED)

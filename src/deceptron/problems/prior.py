@@ -17,7 +17,6 @@ from torch import Generator, Tensor
 from deceptron.core.bases import leading
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.errors import ConfigError
-from deceptron.core.units import Units
 from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
 
 # Directions the family never takes keep this share of the mean variance: the covariance stays
@@ -150,11 +149,6 @@ class PriorInUnits(Prior):
     mean: Float[Tensor, "*x"]
     without: Prior
     scale: Float[Tensor, "*x"]
-
-    @classmethod
-    def of(cls, without: Prior, units: Units) -> PriorInUnits:
-        """The law of x where that of z is known."""
-        return cls(units.physical(without.mean), without, units.scale)
 
     @property
     def kind(self) -> str:  # type: ignore[override]
