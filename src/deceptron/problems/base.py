@@ -19,7 +19,7 @@ from deceptron.core.box import Bounds, Box, sides
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.units import units_of
-from deceptron.problems.dataset import Dataset, Split, simulated
+from deceptron.problems.dataset import Dataset, Split
 from deceptron.problems.fields import draw_in_blocks, normal
 from deceptron.problems.prior import LowRankPrior, Prior, PriorInUnits
 
@@ -196,11 +196,8 @@ class Problem(ABC):
             white = white * ratio.to(y).reshape(-1, *(1,) * (y.ndim - 1))
         return self._sensor(y + self.noise_factor(family) * self._noise(y) * white)
 
-    def _split(
-        self, split: str, family: str, count: int, *, seed: int, dtype: torch.dtype, noisy: bool
-    ) -> Split:
-        """A part of a data set."""
-        return simulated(self, split, family, count, seed=seed, dtype=dtype, noisy=noisy)
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
+        return data._simulated(name, family, count, noisy)
 
     @abstractmethod
     def _simulate(self, x: Tensor) -> Tensor: ...

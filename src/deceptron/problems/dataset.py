@@ -99,28 +99,18 @@ class Dataset:
         return Scaler.fit(y, least=torch.as_tensor(problem.noise_std).broadcast_to(y.shape[1:]))
 
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
-        problem, seed, dtype = self.problem, self.seed, self.dtype
-        return problem._split(split, family, count, seed=seed, dtype=dtype, noisy=noisy)
+        return self.problem._split(self, split, family, count, noisy)
 
-
-def simulated(
-    problem: Problem,
-    split: str,
-    family: str,
-    count: int,
-    *,
-    seed: int,
-    dtype: torch.dtype,
-    noisy: bool,
-) -> Split:
-    """Rows drawn from a family and simulated."""
-    latents, noise = (_generator(seed, SPLITS.index(split), part) for part in range(2))
-    x = problem.sample(count, generator=latents, family=family, dtype=dtype)
-    with torch.no_grad():
-        y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)]).to(x)
-    if noisy:
-        y = problem.add_noise(y, generator=noise, family=family)
-    return _answered(problem, split, x, y)
+    def _simulated(self, split: str, family: str, count: int, noisy: bool) -> Split:
+        """Rows drawn from a family and simulated: what a split is unless the problem has others."""
+        problem, index = self.problem, SPLITS.index(split)
+        latents, noise = (_generator(self.seed, index, part) for part in range(2))
+        x = problem.sample(count, generator=latents, family=family, dtype=self.dtype)
+        with torch.no_grad():
+            y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)]).to(x)
+        if noisy:
+            y = problem.add_noise(y, generator=noise, family=family)
+        return _answered(problem, split, x, y)
 
 
 def _answered(problem: Problem, split: str, x: Tensor, y: Tensor) -> Split:

@@ -14,7 +14,7 @@ from deceptron.core.box import Bounds, Box
 from deceptron.core.checks import check_range, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.problems.base import Problem
-from deceptron.problems.dataset import Split
+from deceptron.problems.dataset import Dataset, Split
 from deceptron.problems.noise_estimate import estimate_noise
 from deceptron.problems.registry import check_own_name
 
@@ -69,14 +69,12 @@ class MeasuredProblem(Problem):
             ratio = (ratio.square() - 1).clamp_min(0).sqrt()
         return super()._add_noise(y, generator, family, ratio)
 
-    def _split(
-        self, split: str, family: str, count: int, *, seed: int, dtype: torch.dtype, noisy: bool
-    ) -> Split:
-        if split not in self.rows:
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
+        if name not in self.rows:
             self._sample(1, Generator(), family)
-        x, y = (part[:count].to(dtype) for part in (self.rows[split].x, self.rows[split].y))
+        x, y = (part[:count].to(data.dtype) for part in (self.rows[name].x, self.rows[name].y))
         if noisy:
-            y = self.add_noise(y, generator=Generator().manual_seed(seed), family=family)
+            y = self.add_noise(y, generator=Generator().manual_seed(data.seed), family=family)
         return Split(x, y)
 
     def _simulate(self, x: Tensor) -> NoReturn:

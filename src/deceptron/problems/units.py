@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from deceptron.core.units import Units
 from deceptron.problems.base import Problem
-from deceptron.problems.dataset import Split
+from deceptron.problems.dataset import Dataset, Split
 
 # Steps of a precision, in units of the noise, that go unnoticed.
 COARSEST = 0.5
@@ -80,14 +80,12 @@ class UnitlessProblem(Problem):
     ) -> Tensor:
         return self.original._add_noise(y, generator, family, ratio)
 
-    def _split(
-        self, split: str, family: str, count: int, *, seed: int, dtype: torch.dtype, noisy: bool
-    ) -> Split:
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
         if self.has_simulator:
-            return super()._split(split, family, count, seed=seed, dtype=dtype, noisy=noisy)
-        exact = torch.float64
-        own = self.original._split(split, family, count, seed=seed, dtype=exact, noisy=noisy)
-        return Split(self.units.reduced(own.x).to(dtype), own.y.to(dtype))
+            return super()._split(data, name, family, count, noisy)
+        rows = self.original.dataset(data.seed, dtype=torch.float64)
+        own = self.original._split(rows, name, family, count, noisy)
+        return Split(self.units.reduced(own.x).to(data.dtype), own.y.to(data.dtype))
 
     def _simulate(self, x: Tensor) -> Tensor:
         return self.original.simulate(self.units.physical(x, self.original.bounds))
