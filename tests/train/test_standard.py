@@ -6,7 +6,6 @@ import torch
 import deceptron as dc
 from deceptron import problems
 from deceptron.maps import LinearStart, LowRank, SpectralGain, UNet, Wiener
-from deceptron.problems.custom import make_custom
 from deceptron.train.api import train
 from deceptron.train.standard import TABLE, recipe_for
 
@@ -18,14 +17,16 @@ def built(problem):
     return recipe_for(problem).build(problem, data, torch.Generator().manual_seed(0)), data
 
 
+@pytest.fixture(autouse=True)
+def _nothing_stays_defined(monkeypatch):
+    monkeypatch.setattr("deceptron.problems.registry._DEFINED", {})
+
+
 def own(x_shape, simulate, **fields):
-    # Not `problems.define`, which would register the problem for the tests that follow.
-    return make_custom(
+    return problems.define(
         "own",
         simulate=simulate,
         sample=lambda count, generator: torch.rand(count, *x_shape, generator=generator),
-        shifted=None,
-        extreme=None,
         noise_std=0.01,
         **{"bounds": (0.0, 1.0), "train_count": 60, "val_count": 20, "test_count": 10, **fields},
     )
@@ -151,12 +152,10 @@ def test_training_beats_the_linear_start():
 @pytest.mark.parametrize("width", [torch.inf, 1e4])
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e3])
 def test_the_loss_of_latents_in_a_wide_box_is_in_units_of_their_spread(unit, width):
-    problem = make_custom(
+    problem = problems.define(
         "unbounded",
         simulate=lambda x: x / unit,
         sample=lambda count, generator: unit * torch.randn(count, 4, generator=generator),
-        shifted=None,
-        extreme=None,
         bounds=(-width * unit, width * unit),
         noise_std=0.1,
     )

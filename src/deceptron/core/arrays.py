@@ -60,6 +60,11 @@ def rows_like(name: str, value: Any, x: Tensor) -> Tensor:
     return rows
 
 
+def rms(rows: Tensor) -> Tensor:
+    """Root mean square of each row."""
+    return rows.flatten(1).square().mean(1).sqrt()
+
+
 def weight_of(pair: object) -> Tensor | None:
     """A weight of a module, for its precision and device; None if it has none."""
     if isinstance(pair, nn.Module):

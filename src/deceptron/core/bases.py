@@ -89,9 +89,7 @@ class GridBasis:
         """Half wavelengths across the grid, as a length over the axes."""
         square = torch.zeros(self.shape, dtype=torch.float64)
         for axis, (kind, length) in enumerate(zip(self.kinds, self.shape, strict=True)):
-            along = [1] * len(self.shape)
-            along[axis] = length
-            square = square + _waves(kind, length)[1].square().reshape(along)
+            square = square + on_axis(_waves(kind, length)[1].square(), axis, len(self.shape))
         return square.sqrt().flatten()
 
     def forward(self, v: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n"]:
@@ -211,6 +209,11 @@ class DiagonalGaussian:
     def _power(self, v: Tensor, power: float) -> Tensor:
         c = self.basis.forward(v.reshape(len(v), -1)) * self.spectrum.to(v.device) ** power
         return self.basis.back(c).reshape(v.shape).to(v.dtype)
+
+
+def on_axis(values: Float[Tensor, " n"], axis: int, axes: int) -> Float[Tensor, "..."]:
+    """A vector laid along one of so many axes, to be broadcast over the others."""
+    return values.reshape([-1 if place == axis else 1 for place in range(axes)])
 
 
 def principal(rows: Float[Tensor, "N n"], kept: int) -> tuple[EigenBasis, Float[Tensor, " n"]]:

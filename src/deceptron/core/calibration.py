@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -67,27 +67,6 @@ class Calibration:
     corrections: Corrections | None = None
     rows: int = 0
 
-    @staticmethod
-    def from_provenance(provenance: Mapping[str, Any]) -> Calibration:
-        """What the notes of a pair from before this class say."""
-        noise = provenance.get("fields", {}).get("noise_std")
-        known = isinstance(noise, (int, float)) and 0 < noise < math.inf
-        task = provenance.get("validation", {}).get("forward", {}).get("val_task", 0.0)
-        notes = provenance.get("calibration", {})
-        limits = notes.get("trust")
-        trust = None
-        if limits is not None:
-            parts = {k: (v["centre"], v["spread"]) for k, v in limits["parts"].items()}
-            trust = TrustLimits(parts, float(limits["limit"]))
-        return Calibration(
-            noise_std=float(noise) if known else None,
-            surrogate_error=float(task) ** 0.5,
-            interval_factor=notes.get("interval_factor"),
-            prior_share=notes.get("prior_share"),
-            trust=trust,
-            rows=int(notes.get("rows", 0)),
-        )
-
     def doubtful(self, noise_level: float | None) -> bool:
         """Whether the surrogate is a poor judge; ``noise_level`` is in normalised units."""
         return self.surrogate_error > DOUBTFUL * (noise_level or math.inf)
@@ -118,26 +97,25 @@ def calibration_of(pair: object) -> Calibration:
     return found if isinstance(found, Calibration) else Calibration()
 
 
+# What a file holds under these names, by kind.
+_FACTORS = ("interval_factor", "prior_share", "linear_factor", "linear_share")
+_SIZES = ("scale", "factor", "family_factor", "table_unit")
+_FLAGS = ("eager", "by_family", "keep")
+_TABLES = ("eigenvalues", "channels", "log_determinants", "log_variances")
+_COEFFICIENTS = ("mean", "own", "start", "std")
+
+
 def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """A JSON document and the tensors it refers to, for a file."""
     tensors: dict[str, Tensor] = {}
-    document: dict[str, Any] = {
-        "surrogate_error": calibration.surrogate_error,
-        "start": calibration.start,
-        "interval_factor": calibration.interval_factor,
-        "prior_share": calibration.prior_share,
-        "linear_factor": calibration.linear_factor,
-        "linear_share": calibration.linear_share,
-        "rows": calibration.rows,
-    }
+    names = ("surrogate_error", "start", "rows", *_FACTORS)
+    document: dict[str, Any] = {name: getattr(calibration, name) for name in names}
     if isinstance(calibration.noise_std, Tensor):
         tensors["noise_std"] = calibration.noise_std
     elif calibration.noise_std is not None:
         document["noise_std"] = float(calibration.noise_std)
     if calibration.trust is not None:
-        limits = calibration.trust
-        parts = {name: list(pair) for name, pair in limits.parts.items()}
-        document["trust"] = {"parts": parts, "limit": limits.limit}
+        document["trust"] = asdict(calibration.trust)
     corrections = calibration.corrections
     if corrections is not None:
         document["corrections"] = _described(corrections, tensors)
@@ -166,19 +144,17 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         trust = TrustLimits(parts, float(document["trust"]["limit"]))
     if document["start"] not in ("reverse", "wiener"):
         raise ValueError(f"start must be 'reverse' or 'wiener'; got {document['start']!r}")
+    stated = {name: document[name] for name in _FACTORS if document.get(name) is not None}
     return Calibration(
         noise_std=tensors.get("noise_std", document.get("noise_std")),
         surrogate_error=_positive("surrogate_error", document["surrogate_error"]),
         start=document["start"],
         family=_gaussian("family", document, tensors, corrections),
         observations=_gaussian("observations", document, tensors, corrections),
-        interval_factor=_optional("interval_factor", document.get("interval_factor")),
-        prior_share=_optional("prior_share", document.get("prior_share")),
-        linear_factor=_optional("linear_factor", document.get("linear_factor")),
-        linear_share=_optional("linear_share", document.get("linear_share")),
         trust=trust,
         corrections=corrections,
-        rows=int(document.get("rows", 0)),
+        rows=int(document["rows"]),
+        **{name: _positive(name, value) for name, value in stated.items()},
     )
 
 
@@ -206,74 +182,45 @@ def _gaussian(
 
 
 def _described(corrections: Corrections, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    document: dict[str, Any] = {"scale": corrections.scale, "factor": corrections.factor}
-    document["eager"] = list(corrections.eager)
-    document["by_family"] = list(corrections.by_family)
-    document["family_factor"] = corrections.family_factor
-    document["keep"] = list(corrections.keep)
+    document: dict[str, Any] = {name: getattr(corrections, name) for name in _SIZES}
+    document |= {name: list(getattr(corrections, name)) for name in _FLAGS}
     if min(corrections.chance) > -math.inf:
         document["chance"] = list(corrections.chance)
-    document["table_unit"] = corrections.table_unit
     for basis in (corrections.grid, corrections.eigen):
         if basis is not None:
             document |= _basis_described(basis, tensors, "corrections.")
-    for name, value in (
-        ("eigenvalues", corrections.eigenvalues),
-        ("channels", corrections.channels),
-        ("log_determinants", corrections.log_determinants),
-        # Half precision of a logarithm is a percent or less of the variance.
-        (
-            "log_variances",
-            None if corrections.log_variances is None else corrections.log_variances.half(),
-        ),
-    ):
-        if value is not None:
-            tensors[f"corrections.{name}"] = value
+    for name in _TABLES:
+        table: Tensor | None = getattr(corrections, name)
+        if table is not None:
+            # Half precision of a logarithm is a percent or less of the variance.
+            kept = table.half() if name == "log_variances" else table
+            tensors[f"corrections.{name}"] = kept
     regression = corrections.regression
     if regression is not None:
-        document["regression"] = {
-            "member": regression.member,
-            "size": regression.size,
-            "factor": regression.factor,
-        }
-        for name in ("mean", "own", "start", "std"):
+        names = ("member", "size", "factor")
+        document["regression"] = {name: getattr(regression, name) for name in names}
+        for name in _COEFFICIENTS:
             tensors[f"regression.{name}"] = getattr(regression, name).float()
     return document
 
 
 def _corrections(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Corrections:
-    def optional(name: str) -> Tensor | None:
-        found = tensors.get(f"corrections.{name}")
-        return None if found is None else found.double()
-
     grid, eigen = _bases(document, tensors, "corrections.")
     regression = None
     if document.get("regression") is not None:
         stated = document["regression"]
-        parts = {k: tensors[f"regression.{k}"].double() for k in ("mean", "own", "start", "std")}
         regression = Regression(
             member=int(stated["member"]),
             size=_positive("size", stated["size"]),
             factor=_positive("factor", stated["factor"]),
-            **parts,
+            **{name: tensors[f"regression.{name}"].double() for name in _COEFFICIENTS},
         )
-    found = Corrections(
-        scale=_positive("scale", document["scale"]),
-        grid=grid,
-        eigen=eigen,
-        eigenvalues=optional("eigenvalues"),
-        log_determinants=optional("log_determinants"),
-        log_variances=optional("log_variances"),
-        factor=_positive("factor", document["factor"]),
-        regression=regression,
-        eager=_two_flags("eager", document.get("eager", [False, False])),
-        by_family=_two_flags("by_family", document.get("by_family", [False, False])),
-        family_factor=_positive("family_factor", document.get("family_factor", 1.0)),
-        keep=_two_flags("keep", document.get("keep", [False, False])),
-        chance=_two_odds(document.get("chance")),
-        table_unit=_positive("table_unit", document.get("table_unit", 1.0)),
-        channels=optional("channels"),
-    )
+    parts: dict[str, Any] = {name: _positive(name, document[name]) for name in _SIZES}
+    parts |= {name: _two_flags(name, document[name]) for name in _FLAGS}
+    tables = ((name, tensors.get(f"corrections.{name}")) for name in _TABLES)
+    parts |= {name: None if table is None else table.double() for name, table in tables}
+    chance = _two_odds(document.get("chance"))
+    found = Corrections(grid=grid, eigen=eigen, regression=regression, chance=chance, **parts)
     _check_tables(found)
     return found
 
@@ -338,7 +285,3 @@ def _positive(name: str, value: Any) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(f"{name} must be finite and >= 0; got {value!r}")
     return number
-
-
-def _optional(name: str, value: Any) -> float | None:
-    return None if value is None else _positive(name, value)

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from deceptron.core.bases import GridBasis
+from deceptron.core.bases import GridBasis, on_axis
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
     VARIANCE_NODES,
@@ -159,9 +159,7 @@ def _alike(grid: GridBasis) -> Int[Tensor, " n"]:
     place = torch.zeros(grid.shape, dtype=torch.int64)
     for axis, (kind, length) in enumerate(zip(grid.kinds, grid.shape, strict=True)):
         if kind == "none":
-            along = [1] * len(grid.shape)
-            along[axis] = length
-            place = place * length + torch.arange(length).reshape(along)
+            place = place * length + on_axis(torch.arange(length), axis, len(grid.shape))
     both = torch.stack([steps.round().long(), place.flatten()])
     return torch.unique(both, dim=1, return_inverse=True)[1]
 

@@ -145,15 +145,10 @@ class Solution:
             "method": self.method,
             "status": [Status(k).name for k in self.status.tolist()],
             "reason": [Reason(k).name for k in self.reason.tolist()],
-            "iterations": self.iterations.cpu().numpy(),
-            "residual": self.residual.cpu().numpy(),
-            "relative_residual": self.relative_residual.cpu().numpy(),
-            "over_noise": self.over_noise.cpu().numpy(),
-            "explained": self.explained.cpu().numpy(),
-            "loss": self.loss.cpu().numpy(),
         }
-        for field in fields(self.cost):
-            columns[field.name] = getattr(self.cost, field.name).cpu().numpy()
+        names = ("iterations", "residual", "relative_residual", "over_noise", "explained", "loss")
+        columns |= {name: getattr(self, name).cpu().numpy() for name in names}
+        columns |= {f.name: getattr(self.cost, f.name).cpu().numpy() for f in fields(self.cost)}
         frame: pd.DataFrame = pd.DataFrame(columns)
         return frame.rename_axis("row")
 

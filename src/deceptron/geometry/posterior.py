@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
+from deceptron.core.arrays import rms
 from deceptron.core.calibration import calibration_of
 from deceptron.core.checks import check_count, check_pair, check_range, check_rows
 from deceptron.core.pieces import rows_at_a_time
@@ -97,9 +98,8 @@ class Posterior:
             for rows in y.split(rows_at_a_time(y)):
                 target = scaler.normalise(rows).to(y)
                 x = into_box(pair.g(target), getattr(pair, "bounds", None))
-                residual = (pair.f(x) - target) / level
                 answers.append(x)
-                misfits.append(residual.flatten(1).square().mean(1).sqrt())
+                misfits.append(rms((pair.f(x) - target) / level))
         return cls(
             pair=pair,
             x=torch.cat(answers),

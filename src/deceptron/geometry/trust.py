@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
-from deceptron.core.arrays import as_rows, weight_of
+from deceptron.core.arrays import as_rows, rms, weight_of
 from deceptron.core.calibration import Calibration, TrustLimits, calibration_of
 from deceptron.core.checks import check_pair
 from deceptron.core.pieces import rows_at_a_time
@@ -111,8 +111,8 @@ def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor,
             target = rows if scaler is None else scaler.normalise(rows).to(rows)
             x = into_box(pair.g(target), bounds)
             back = pair.f(x)
-            parts["round_trip"].append(_rms(back - target))
-            parts["latent_round_trip"].append(_rms(pair.g(back) - x))
+            parts["round_trip"].append(rms(back - target))
+            parts["latent_round_trip"].append(rms(pair.g(back) - x))
     return {name: torch.cat(values) for name, values in parts.items()}
 
 
@@ -173,7 +173,3 @@ def _standardised(
 def _logs(value: Tensor) -> Tensor:
     # A map that is exact misses by round-off, or by nothing.
     return value.clamp_min(torch.finfo(value.dtype).eps).log()
-
-
-def _rms(rows: Tensor) -> Tensor:
-    return rows.flatten(1).square().mean(1).sqrt()

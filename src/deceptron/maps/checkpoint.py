@@ -9,9 +9,8 @@ document says what they belong to::
      "modules": {"f": {"kind": "mlp", "config": {...}}, "g": ..., "wiener": ...},
      "sha256": "of the document without this entry, and of the tensors"}
 
-A pair without a ridge estimate has no such entry. Files of version 1 have their calibration among
-the provenance, and sometimes a map called ``shrinkage``, which is passed over; the oldest have no
-checksum. NaN is in no weight, of a file or of a pair that is saved.
+A pair without a ridge estimate has no such entry. NaN is in no weight, of a file or of a pair that
+is saved.
 
 A module of a class this library does not know has ``"kind": null`` and the name of its class;
 it loads into a module that the caller hands in.
@@ -32,10 +31,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
-from deceptron.core.calibration import Calibration, from_tensors, to_tensors
+from deceptron.core.calibration import from_tensors, to_tensors
 from deceptron.core.files import as_path, replacing
 from deceptron.core.units import Units
-from deceptron.maps.network import Network, build, is_registered
+from deceptron.maps.network import Network, build, described, is_registered
 from deceptron.maps.pair import Deceptron
 
 FORMAT = "deceptron-pair"
@@ -173,7 +172,7 @@ def _library_version() -> str:
 def _describe(module: nn.Module) -> dict[str, Any]:
     if is_registered(module):
         assert isinstance(module, Network)
-        return {"kind": module.kind, "config": module.config()}
+        return described(module)
     return {"kind": None, "class": f"{type(module).__module__}.{type(module).__qualname__}"}
 
 
@@ -207,9 +206,6 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
         _check_fields(document)
         names = ("scaler", "units", "bounds", "calibration")
         parts = {prefix: _part(tensors, prefix) for prefix in names}
-        if document["version"] == 1:
-            document["modules"].pop("shrinkage", None)
-            _part(tensors, "shrinkage")
         modules = {
             prefix: _module(path, prefix, description, given.get(prefix))
             for prefix, description in document["modules"].items()
@@ -230,17 +226,19 @@ def _load(path: Path, given: dict[str, nn.Module | None]) -> Deceptron:
             units=Units(parts["units"]["shift"], parts["units"]["scale"])
             if parts["units"]
             else None,
-            bounds=_bounds(parts["bounds"]) if document["bounded"] else None,
+            bounds=(parts["bounds"]["low"], parts["bounds"]["high"])
+            if document["bounded"]
+            else None,
             x_shape=document["x_shape"],
             y_shape=document["y_shape"],
             name=document["name"],
             wiener=modules.get("wiener"),
-            calibration=_calibration(document, parts["calibration"]),
+            calibration=from_tensors(document["calibration"], parts["calibration"]),
             provenance=document["provenance"],
         )
         for name, entry in vars(Deceptron).items():
             if isinstance(entry, property):
-                getattr(pair, name)  # what it makes of its provenance; later it would be too late
+                getattr(pair, name)  # what it makes of its calibration; later it would be too late
     except CheckpointError:
         raise
     except (DeceptronError, *_UNFIT) as error:
@@ -268,11 +266,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise CheckpointError(f"{path} has a damaged header: {error!r}") from error
     if not known:
         raise CheckpointError(f"{path} is not a file of format {FORMAT!r}")
-    if document["version"] > VERSION:
+    if document["version"] != VERSION:
         raise CheckpointError(
             f"{path} has format version {document['version']}, written by deceptron "
             f"{document.get('library', 'unknown')}; this is deceptron {_library_version()}, which "
-            f"reads up to version {VERSION}: upgrade it"
+            f"reads version {VERSION}"
         )
     if "sha256" in document and document["sha256"] != _checksum(document, tensors):
         raise CheckpointError(
@@ -355,17 +353,6 @@ def _check_fit(
                 f"{path}: {prefix}.{key} is {value.dtype}, the module's is {wanted[key].dtype}: "
                 "bring the module to the file's dtype with .to(...) first"
             )
-
-
-def _calibration(document: dict[str, Any], tensors: dict[str, Tensor]) -> Calibration:
-    if document["version"] == 1:
-        return Calibration.from_provenance(document["provenance"])
-    return from_tensors(document["calibration"], tensors)
-
-
-def _bounds(sides: dict[str, Tensor]) -> tuple[float | Tensor, float | Tensor]:
-    low, high = (sides[s] if sides[s].ndim else float(sides[s]) for s in ("low", "high"))
-    return low, high
 
 
 def _some(keys: Any) -> str:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError
+from deceptron.core.bases import on_axis
 from deceptron.core.checks import check_choice
 from deceptron.core.constants import constant
 
@@ -87,10 +88,7 @@ def stretch(values: Tensor, shape: Sequence[int]) -> Tensor:
         if start not in (1, end):
             places = torch.linspace(0, start - 1, end, dtype=torch.float64, device=values.device)
             left = places.floor().long().clamp_max(start - 2)
-            share = (places - left).to(values)
-            along = [1] * values.ndim
-            along[axis] = end
-            share = share.reshape(along)
+            share = on_axis((places - left).to(values), axis, values.ndim)
             low, high = (values.index_select(axis, left + k) for k in (0, 1))
             values = low * (1 - share) + high * share
     return values

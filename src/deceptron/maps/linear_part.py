@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -149,14 +148,6 @@ class LowRank(LinearPart):
             return self.variance + self.noise
         return self.variance + self.noise * ratio.square().unsqueeze(-1)
 
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "rank": self.rank,
-        }
-
 
 @register("spectral-gain")
 class SpectralGain(LinearPart):
@@ -237,7 +228,3 @@ class SpectralGain(LinearPart):
             return torch.fft.irfftn(product, s=self.grid, dim=axes)
 
         return self.mean_out + apply(self.gain), self.mean_in + apply(self.filter)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {"in_shape": list(self.in_shape), "out_shape": list(self.out_shape)}

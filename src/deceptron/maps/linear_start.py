@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core import ConfigError, ShapeError
+from deceptron.core.bases import on_axis
 from deceptron.core.checks import check_range
 from deceptron.maps.linear_part import LinearPart, LowRank
-from deceptron.maps.network import Network, build, register
+from deceptron.maps.network import Network, as_network, register
 
 # Share of the spread of the data below which what varies is round-off.
 _ROUND_OFF = 1e-6
@@ -54,8 +55,8 @@ class LinearStart(Network):
         if self.noise_range is not None:
             check_range("LinearStart(noise_level=...)", noise_level, low=0.0, open_low=True)
         self.noise_level, self.noise_ratio = noise_level, noise_ratio
-        self.linear = cast(LinearPart, _network(linear))
-        self.body = _network(body)
+        self.linear = cast(LinearPart, as_network(linear))
+        self.body = as_network(body)
         self.periodic = periodic
         self.in_shape, self.out_shape = self.linear.in_shape, self.linear.out_shape
         self._fields = len(self.body.in_shape) > 1
@@ -117,16 +118,6 @@ class LinearStart(Network):
         bound.noise_ratio = min(max(level / self.noise_level, low), high)
         return bound
 
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        parts = {"linear": self.linear, "body": self.body}
-        described = {k: {"kind": n.kind, "config": n.config()} for k, n in parts.items()}
-        settings: dict[str, Any] = {"periodic": self.periodic}
-        if self.noise_range is not None:
-            settings["noise_range"] = list(self.noise_range)
-            settings |= {"noise_level": self.noise_level, "noise_ratio": self.noise_ratio}
-        return {**described, **settings}
-
     def _ratio(self, x: Tensor, given: Tensor | None) -> Float[Tensor, " #B"] | None:
         if self.noise_range is None:
             return None
@@ -171,10 +162,6 @@ def _spread(rows: Tensor, axes: tuple[int, ...]) -> Tensor:
     return torch.where(spread > 0, spread, 1.0)
 
 
-def _network(part: Network | Mapping[str, Any]) -> Network:
-    return part if isinstance(part, Network) else build(part["kind"], part["config"])
-
-
 def _differences(h: Tensor, *, circular: bool) -> list[Tensor]:
     """Half the difference of both neighbours along every axis."""
     found = []
@@ -193,7 +180,5 @@ def _coordinates(x: Tensor) -> list[Tensor]:
     found = []
     for axis in range(2, x.ndim):
         points = torch.linspace(-1, 1, x.shape[axis], dtype=x.dtype, device=x.device)
-        along = [1] * x.ndim
-        along[axis] = -1
-        found.append(points.reshape(along).expand(shape))
+        found.append(on_axis(points, axis, x.ndim).expand(shape))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -52,14 +51,6 @@ class MLP(Network):
         y: Tensor = self.out_act(last(x))
         return y
 
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "widths": list(self.widths),
-            "activation": self.activation,
-            "output_activation": self.output_activation,
-        }
-
 
 @register("flat-mlp")
 class FlatMLP(Network):
@@ -86,15 +77,6 @@ class FlatMLP(Network):
         self.check_rows(x)
         y: Tensor = self.inner(x.flatten(1))
         return y.reshape(x.shape[0], *self.out_shape)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "hidden": list(self.hidden),
-            "activation": self.activation,
-        }
 
 
 def _linear(n: int, m: int, generator: torch.Generator | None) -> nn.Linear:

@@ -1,14 +1,16 @@
 """What a network must be so that a checkpoint can rebuild it: a named kind and a plain config.
 
-A new architecture is a file in this folder whose class derives from ``Network`` and carries
-``@register("its-name")``; saving and loading then need no further change.
+A new architecture is a file in this folder whose class derives from ``Network``, carries
+``@register("its-name")`` and keeps the arguments of its constructor as attributes of their names;
+saving and loading then need no further change.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -39,9 +41,10 @@ class Network(nn.Module, ABC):
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
 
-    @abstractmethod
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as JSON values."""
+        names = [name for name in signature(type(self)).parameters if name != "generator"]
+        return {name: _as_json(getattr(self, name)) for name in names}
 
     def check_rows(self, rows: Tensor) -> None:
         """Rows of another shape are an error, not a broadcast."""
@@ -50,6 +53,17 @@ class Network(nn.Module, ABC):
                 f"{type(self).__name__} takes rows of shape {self.in_shape}; "
                 f"got a tensor of shape {tuple(rows.shape)}"
             )
+
+
+def described(network: Network) -> dict[str, Any]:
+    """Kind and config, which ``as_network`` makes a twin of."""
+    return {"kind": network.kind, "config": network.config()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Network):
+        return described(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def register(kind: str) -> Callable[[NetworkType], NetworkType]:
@@ -87,6 +101,11 @@ def build(kind: str, config: Mapping[str, Any]) -> Network:
         raise unknown_name("network kind", kind, kinds())
     with torch.random.fork_rng(devices=[]):
         return _KINDS[kind](**config)
+
+
+def as_network(part: Network | Mapping[str, Any]) -> Network:
+    """A network, or one made of its kind and config, as a checkpoint holds them."""
+    return part if isinstance(part, Network) else build(part["kind"], part["config"])
 
 
 def activation(name: str) -> nn.Module:

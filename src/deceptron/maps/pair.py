@@ -146,19 +146,10 @@ class Deceptron(nn.Module):
 
     def replaced(self, **changes: Any) -> Deceptron:
         """This pair, its weights shared, with other arguments of the constructor."""
-        own: dict[str, Any] = {
-            "forward": self.f,
-            "reverse": self.g,
-            "scaler": self.scaler,
-            "units": self.units,
-            "bounds": self.bounds,
-            "x_shape": self.x_shape,
-            "y_shape": self.y_shape,
-            "name": self.name,
-            "wiener": self.wiener,
-            "calibration": self.calibration,
-            "provenance": self.provenance,
-        }
+        names = ["scaler", "units", "bounds", "x_shape", "y_shape", "name", "wiener"]
+        names += ["calibration", "provenance"]
+        own: dict[str, Any] = {"forward": self.f, "reverse": self.g}
+        own |= {name: getattr(self, name) for name in names}
         return Deceptron(**{**own, **changes})
 
     @property
@@ -239,7 +230,8 @@ class Deceptron(nn.Module):
         """
         if self.x_shape is not None and regridded(self.x_shape, grid) == self.x_shape:
             return self
-        return Deceptron(**regrid(self, grid, latents, observations)).train(self.training)
+        changes = regrid(self, grid, latents, observations)
+        return self.replaced(**changes).train(self.training)
 
     def forward(self, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"]:
         """The forward surrogate, ``pair.f(x)``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -34,22 +35,14 @@ def cnn_pair(
 
     heat-3d: 12 channels. allen-cahn-2d: 48 channels, 4 blocks, circular, ``tanh`` on the reverse.
     """
-
-    def network(
-        start: Sequence[int], end: Sequence[int], output_activation: str | None
-    ) -> ResidualCNN:
-        return ResidualCNN(
-            start,
-            end,
-            dimensions=dimensions,
-            channels=channels,
-            blocks=blocks,
-            padding=padding,
-            activation=activation,
-            output_activation=output_activation,
-            generator=generator,
-        )
-
-    return Deceptron(
-        network(x_shape, y_shape, None), network(y_shape, x_shape, reverse_output_activation)
+    network = partial(
+        ResidualCNN,
+        dimensions=dimensions,
+        channels=channels,
+        blocks=blocks,
+        padding=padding,
+        activation=activation,
+        generator=generator,
     )
+    reverse = partial(network, output_activation=reverse_output_activation)
+    return Deceptron(network(x_shape, y_shape), reverse(y_shape, x_shape))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def regrid(
     pair: Deceptron, grid: int | Sequence[int], latents: str | None, observations: str | None
 ) -> dict[str, Any]:
-    """Constructor arguments of the pair on the other grid."""
+    """What is another on the other grid, as arguments of the pair's constructor."""
     if pair.x_shape is None or pair.y_shape is None:
         raise ConfigError("at_grid needs a pair that knows x_shape and y_shape; this one does not")
     parts = {name: getattr(pair, name) for name in ("f", "g", "wiener")}
@@ -75,11 +75,9 @@ def regrid(
         "reverse": backwards(parts["g"]),
         "wiener": backwards(parts["wiener"]),
         "scaler": scaler,
-        "units": pair.units,
         "bounds": None if pair.bounds is None else _bounds(pair.bounds, x_shape),
         "x_shape": x_shape,
         "y_shape": y_shape,
-        "name": pair.name,
         "calibration": known,
         "provenance": {**pair.provenance, "trained_at": list(pair.x_shape)},
     }

@@ -13,7 +13,7 @@ from torch import Tensor
 from deceptron.core import Scaler
 from deceptron.core.checks import check_choice
 from deceptron.maps.layouts import grid_axes, noise_gain, resample
-from deceptron.maps.network import Network, build, check_shape, register
+from deceptron.maps.network import Network, as_network, check_shape, register
 
 FIXED = "fixed"
 
@@ -46,14 +46,15 @@ class Resampled(Network):
         inner_scale_shape: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.inner = inner if isinstance(inner, Network) else build(inner["kind"], inner["config"])
+        self.inner = as_network(inner)
         self.in_shape = check_shape("Resampled(in_shape=...)", in_shape)
         self.out_shape = check_shape("Resampled(out_shape=...)", out_shape)
         self.in_layout, self.out_layout = in_layout, out_layout
         self.measured = check_choice("Resampled(measured=...)", measured, ("in", "out"))
-        for name, shape in (("", scale_shape), ("inner_", inner_scale_shape)):
-            self.register_buffer(f"{name}shift", torch.zeros(tuple(shape)))
-            self.register_buffer(f"{name}scale", torch.ones(tuple(shape)))
+        self.scale_shape, self.inner_scale_shape = tuple(scale_shape), tuple(inner_scale_shape)
+        for name, shape in (("", self.scale_shape), ("inner_", self.inner_scale_shape)):
+            self.register_buffer(f"{name}shift", torch.zeros(shape))
+            self.register_buffer(f"{name}scale", torch.ones(shape))
 
     @classmethod
     def of(
@@ -113,19 +114,6 @@ class Resampled(Network):
         # The same noise at every sensor has this level in the units of either grid.
         here, inside = (float(s.pow(-2).mean().sqrt()) for s in (self.scale, self.inner_scale))
         return self._with(bind(level * gain * inside / here))
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "inner": {"kind": self.inner.kind, "config": self.inner.config()},
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "in_layout": self.in_layout,
-            "out_layout": self.out_layout,
-            "measured": self.measured,
-            "scale_shape": list(self.scale.shape),
-            "inner_scale_shape": list(self.inner_scale.shape),
-        }
 
     def _with(self, inner: Network) -> Resampled:
         other = copy.copy(self)

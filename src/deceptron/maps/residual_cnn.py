@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from deceptron.core import ConfigError, ShapeError
 from deceptron.core.checks import check_choice, check_count
-from deceptron.maps.convolution import LAYERS, channels_last, extend
+from deceptron.maps.convolution import LAYERS, PADDINGS, channels_last, wrapped
 from deceptron.maps.network import Network, check_shape, kaiming_uniform, register
 from deceptron.maps.network import activation as make_activation
 
@@ -44,7 +43,7 @@ class ResidualCNN(Network):
         self.out_shape = check_shape("ResidualCNN(out_shape=...)", out_shape)
         if dimensions not in LAYERS:
             raise ConfigError(f"ResidualCNN(dimensions=...) must be 1, 2 or 3; got {dimensions!r}")
-        check_choice("ResidualCNN(padding=...)", padding, ("zeros", "circular"))
+        check_choice("ResidualCNN(padding=...)", padding, PADDINGS)
         check_count("ResidualCNN(channels=...)", channels)
         check_count("ResidualCNN(blocks=...)", blocks, low=0)
         self.dimensions, self.channels, self.blocks = dimensions, channels, blocks
@@ -83,20 +82,7 @@ class ResidualCNN(Network):
         return y.reshape(x.shape[0], *self.out_shape)
 
     def _framed(self, h: Tensor) -> Tensor:
-        return extend(h, circular=True) if self.padding == "circular" else h
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "dimensions": self.dimensions,
-            "channels": self.channels,
-            "blocks": self.blocks,
-            "padding": self.padding,
-            "activation": self.activation,
-            "output_activation": self.output_activation,
-        }
+        return wrapped(h) if self.padding == "circular" else h
 
 
 def _split(name: str, shape: tuple[int, ...], dimensions: int) -> tuple[int, tuple[int, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -100,18 +99,6 @@ class UNet(Network):
 
     def _gated(self, h: Tensor, turn: int) -> Tensor:
         return self.gate[turn](h) if turn < len(self.gate) else h
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON values."""
-        return {
-            "in_shape": list(self.in_shape),
-            "out_shape": list(self.out_shape),
-            "channels": self.channels,
-            "levels": self.levels,
-            "padding": self.padding,
-            "gates": self.gates,
-            "activation": self.activation,
-        }
 
 
 class Gate(nn.Module):

@@ -94,8 +94,8 @@ class AdvectionDiffusion2D(SampledProblem[BlobFamily]):
                 f"of the prior's random field; got {self.grid}"
             )
         for name in ("diffusivity", "time", "blur_width"):
-            check_range(name, getattr(self, name), low=0.0, high=math.inf)
-        check_range("saturation", self.saturation, low=0.0, open_low=True, high=math.inf)
+            check_range(name, getattr(self, name), low=0.0)
+        check_range("saturation", self.saturation, low=0.0, open_low=True)
         if len(self.velocity) != 2 or not all(math.isfinite(v) for v in self.velocity):
             raise ConfigError(f"velocity must be two finite numbers; got {self.velocity!r}")
 

@@ -148,7 +148,7 @@ class AllenCahn2D(SampledProblem[DiscFamily]):
         super().__post_init__()
         check_count("grid", self.grid, low=4)
         for name in ("epsilon", "time", "dt"):
-            check_range(name, getattr(self, name), low=0.0, open_low=True, high=math.inf)
+            check_range(name, getattr(self, name), low=0.0, open_low=True)
         self._steps()
 
     def evolve(self, u: Float[Tensor, "B *x"], steps: int) -> Float[Tensor, "B *x"]:

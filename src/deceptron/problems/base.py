@@ -19,8 +19,8 @@ from deceptron.core.box import Bounds, Box, sides
 from deceptron.core.checks import check_choice, check_count, check_range, check_rows, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.units import units_of
-from deceptron.problems.dataset import Dataset
-from deceptron.problems.fields import BLOCK, draw_in_blocks
+from deceptron.problems.dataset import Dataset, Split
+from deceptron.problems.fields import draw_in_blocks, normal
 from deceptron.problems.prior import LowRankPrior, Prior, PriorInUnits
 
 FAMILIES = ("prior", "shifted", "extreme")
@@ -135,15 +135,7 @@ class Problem(ABC):
         """
         check_rows("y", y, self.y_shape)
         check_choice("family", family, FAMILIES)
-        white = draw_in_blocks(
-            y.shape[0],
-            _generator(generator),
-            lambda g: torch.randn(BLOCK, *self.y_shape, dtype=torch.float64, generator=g),
-        )
-        white = white.to(y)
-        if ratio is not None:
-            white = white * ratio.to(y).reshape(-1, *(1,) * (y.ndim - 1))
-        return self._sensor(y + self.noise_factor(family) * self._noise(y) * white)
+        return self._add_noise(y, generator, family, ratio)
 
     def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
         """Train, val, test, shifted and extreme sets and their scaler; made when asked for."""
@@ -195,6 +187,18 @@ class Problem(ABC):
             "derivatives": derivatives,
         }
 
+    def _add_noise(
+        self, y: Tensor, generator: Generator | None, family: str, ratio: Tensor | None
+    ) -> Tensor:
+        shape = self.y_shape
+        white = draw_in_blocks(len(y), _generator(generator), lambda g: normal(g, *shape)).to(y)
+        if ratio is not None:
+            white = white * ratio.to(y).reshape(-1, *(1,) * (y.ndim - 1))
+        return self._sensor(y + self.noise_factor(family) * self._noise(y) * white)
+
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
+        return data._simulated(name, family, count, noisy)
+
     @abstractmethod
     def _simulate(self, x: Tensor) -> Tensor: ...
 
@@ -206,7 +210,8 @@ class Problem(ABC):
         units = units_of(samples)
         if units is None:
             return LowRankPrior.estimate(samples)
-        return PriorInUnits.of(LowRankPrior.estimate(units.reduced(samples)), units)
+        without = LowRankPrior.estimate(units.reduced(samples))
+        return PriorInUnits(units.physical(without.mean), without, units.scale)
 
     def _prior_samples(self) -> Tensor:
         generator = Generator().manual_seed(PRIOR_SEED)

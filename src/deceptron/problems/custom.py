@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
 from deceptron.core.arrays import real_tensor
+from deceptron.core.box import Bounds
+from deceptron.core.checks import check_flags
 from deceptron.core.errors import ConfigError, ShapeError, SimulatorError, calling
 from deceptron.problems.base import Problem
+from deceptron.problems.registry import check_own_name, enter
 
 # Rows tried to learn the shape of y from a simulator that may fail.
 ATTEMPTS = 8
@@ -68,22 +71,52 @@ class CustomProblem(Problem):
         return _sampled(sampler, count, generator, self.name)
 
 
-def make_custom(
+def define(
     name: str,
     *,
     simulate: Callable[[Tensor], Any],
     sample: Callable[[int, Generator], Any],
-    shifted: Callable[[int, Generator], Any] | None,
-    extreme: Callable[[int, Generator], Any] | None,
-    differentiable: bool = True,
-    **fields: Any,
-) -> CustomProblem:
-    """Draw one latent and simulate it to learn the shapes."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"name must be a non-empty text; got {name!r}")
+    bounds: Bounds,
+    noise_std: float | Tensor,
+    differentiable: bool | None = None,
+    shifted: Callable[[int, Generator], Any] | None = None,
+    extreme: Callable[[int, Generator], Any] | None = None,
+    scaling: Literal["component", "channel"] = "component",
+    train_count: int = 3000,
+    val_count: int = 300,
+    test_count: int = 80,
+    equation: str = "",
+    paper: str = "",
+) -> Problem:
+    """A problem of your own, from a simulator and a sampler; then run ``problems.verify`` on it.
+
+    Args:
+        name: for ``dc.problems.get`` and run folders; defining it again replaces it.
+        simulate: ``(rows, *x) -> (rows, *y)``, each row by itself, without noise. A PyTorch
+            function, or one of ``dc.simulators`` for code from elsewhere.
+        sample: ``(count, generator) -> (count, *x)``, plausible latents; the networks learn from
+            these.
+        bounds: ``(low, high)`` of the latents, numbers or one row of x each; answers stay inside.
+        noise_std: standard deviation of the noise, a number or one row of y.
+        differentiable: whether derivatives flow through ``simulate``. By default what a simulator
+            of ``dc.simulators`` says of itself, and True for any other function. With False the
+            function may work in NumPy.
+        shifted: a sampler of latents unlike those of ``sample``, for ``dataset(seed).shifted``.
+        extreme: another, for ``dataset(seed).extreme``.
+        scaling: whether y is normalised by ``"component"`` or by ``"channel"``, its first axis.
+        train_count: rows that are simulated to train on.
+        val_count: rows that choose epochs and calibrate.
+        test_count: rows of ``dataset(seed).test``.
+        equation: what it solves, in a line, for tables and pages.
+        paper: what of it is the paper's; only the problems that ship need it.
+    """
+    check_own_name(name)
+    check_flags(differentiable=differentiable)
     for argument, function in (("simulate", simulate), ("sample", sample)):
         if not callable(function):
             raise ConfigError(f"{argument} must be a function; got {type(function).__name__}")
+    if differentiable is None:
+        differentiable = getattr(simulate, "differentiable", True)
     x, found = _first_row(name, simulate, sample)
     if differentiable:
         _check_tensor(name, found)
@@ -94,7 +127,7 @@ def make_custom(
             f"simulate of {name!r} must map (1, {', '.join(map(str, x.shape[1:]))}) "
             f"to one row of at least one axis; got shape {tuple(y.shape)}{hint}"
         )
-    return CustomProblem(
+    problem = CustomProblem(
         name=name,
         simulator=simulate,
         sampler=sample,
@@ -102,9 +135,18 @@ def make_custom(
         extreme_sampler=extreme,
         latent_shape=tuple(x.shape[1:]),
         observation_shape=tuple(y.shape[1:]),
+        bounds=bounds,
+        noise_std=noise_std,
         differentiable=differentiable,
-        **fields,
+        scaling=scaling,
+        train_count=train_count,
+        val_count=val_count,
+        test_count=test_count,
+        equation=equation,
+        paper=paper,
     )
+    enter(problem)
+    return problem
 
 
 def _first_row(

@@ -71,7 +71,7 @@ class Darcy2D(SampledProblem[RockFamily]):
                 f"correlation length {self.latents.length:g} of the prior; got {self.grid}"
             )
         check_range("lowest", self.lowest, low=0.0, open_low=True)
-        check_range("highest", self.highest, low=self.lowest, open_low=True, high=math.inf)
+        check_range("highest", self.highest, low=self.lowest, open_low=True)
 
     def permeability(self, x: Tensor) -> Tensor:
         """The coefficient a of latents x."""

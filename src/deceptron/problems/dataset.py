@@ -99,6 +99,10 @@ class Dataset:
         return Scaler.fit(y, least=torch.as_tensor(problem.noise_std).broadcast_to(y.shape[1:]))
 
     def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
+        return self.problem._split(self, split, family, count, noisy)
+
+    def _simulated(self, split: str, family: str, count: int, noisy: bool) -> Split:
+        """Rows drawn from a family and simulated: what a split is unless the problem has others."""
         problem, index = self.problem, SPLITS.index(split)
         latents, noise = (_generator(self.seed, index, part) for part in range(2))
         x = problem.sample(count, generator=latents, family=family, dtype=self.dtype)

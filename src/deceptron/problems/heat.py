@@ -78,8 +78,8 @@ class Heat(SampledProblem[ModeFamily]):
                 f"grid must be at least {self.latents.modes}, the sine modes per axis of the "
                 f"prior; got {self.grid}"
             )
-        check_range("diffusivity", self.diffusivity, low=0.0, open_low=True, high=math.inf)
-        check_range("time", self.time, low=0.0, high=math.inf)
+        check_range("diffusivity", self.diffusivity, low=0.0, open_low=True)
+        check_range("time", self.time, low=0.0)
 
     @property
     def x_shape(self) -> tuple[int, ...]:

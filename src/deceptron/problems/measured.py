@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 from jaxtyping import Float, Int
@@ -11,11 +11,12 @@ from torch import Generator, Tensor
 
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import Bounds, Box
-from deceptron.core.checks import check_choice, check_range, check_rows, check_seed
+from deceptron.core.checks import check_range, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
-from deceptron.problems.base import FAMILIES, Problem
+from deceptron.problems.base import Problem
 from deceptron.problems.dataset import Dataset, Split
 from deceptron.problems.noise_estimate import estimate_noise
+from deceptron.problems.registry import check_own_name
 
 FEWEST_ROWS = 20
 # Beyond the range of the data, on each side, where no bounds are given.
@@ -27,7 +28,8 @@ class MeasuredProblem(Problem):
     """Made by ``from_data``. Its splits are rows of the data, whatever the seed of a dataset.
 
     It cannot simulate, so there are no fresh rows and no shifted sets, and the surrogate is the
-    only forward map. ``sample`` draws latents of the training rows again.
+    only forward map. ``sample`` draws latents of the training rows again. Where rows carry their
+    noise, ``add_noise`` leaves them as they are; with a ``ratio`` above 1 they get what they lack.
 
     Attributes:
         noisy: whether the rows carry their noise already.
@@ -58,30 +60,22 @@ class MeasuredProblem(Problem):
         """It has none."""
         return False
 
-    def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
-        """The rows of the data: train, val and test, the same for every seed."""
-        return _MeasuredDataset(self, check_seed(seed), dtype)
+    def _add_noise(
+        self, y: Tensor, generator: Generator | None, family: str, ratio: Tensor | None
+    ) -> Tensor:
+        if self.noisy:
+            if ratio is None:
+                return y
+            ratio = (ratio.square() - 1).clamp_min(0).sqrt()
+        return super()._add_noise(y, generator, family, ratio)
 
-    def add_noise(
-        self,
-        y: Float[Tensor, "B *y"],
-        *,
-        generator: Generator | None = None,
-        family: str = "prior",
-        ratio: Float[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B *y"]:
-        """Observations as a sensor gives them: those of the data are that already.
-
-        With ``ratio`` above 1 a row gets what it lacks; below 1 it stays as it is.
-        """
-        if not self.carries_noise:
-            return super().add_noise(y, generator=generator, family=family, ratio=ratio)
-        if ratio is None:
-            check_rows("y", y, self.y_shape)
-            check_choice("family", family, FAMILIES)
-            return y
-        missing = (ratio.square() - 1).clamp_min(0).sqrt()
-        return super().add_noise(y, generator=generator, family=family, ratio=missing)
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
+        if name not in self.rows:
+            self._sample(1, Generator(), family)
+        x, y = (part[:count].to(data.dtype) for part in (self.rows[name].x, self.rows[name].y))
+        if noisy:
+            y = self.add_noise(y, generator=Generator().manual_seed(data.seed), family=family)
+        return Split(x, y)
 
     def _simulate(self, x: Tensor) -> NoReturn:
         raise ConfigError(
@@ -102,34 +96,42 @@ class MeasuredProblem(Problem):
         return self.rows["train"].x.to(torch.float64)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _MeasuredDataset(Dataset):
-    def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
-        problem = self.problem
-        assert isinstance(problem, MeasuredProblem)
-        if split not in problem.rows:
-            problem._sample(1, Generator(), family)
-        stored = problem.rows[split]
-        x, y = (part[:count].to(self.dtype) for part in (stored.x, stored.y))
-        if noisy:
-            y = problem.add_noise(y, generator=Generator().manual_seed(self.seed), family=family)
-        return Split(x, y)
-
-
-def make_measured(
+def from_data(
     x: Any,
     y: Any,
     *,
-    bounds: Bounds | None,
-    noise_std: float | Tensor | None,
-    name: str,
-    noisy: bool,
-    val_share: float,
-    test_share: float,
-    seed: int,
-    **fields: Any,
+    bounds: Bounds | None = None,
+    noise_std: float | Tensor | None = None,
+    name: str = "data",
+    noisy: bool = True,
+    val_share: float = 0.1,
+    test_share: float = 0.1,
+    seed: int = 0,
+    scaling: Literal["component", "channel"] = "component",
+    equation: str = "",
 ) -> MeasuredProblem:
-    """Check the pairs and split them."""
+    """A problem from measured pairs of latent and observation, without a simulator.
+
+    It can be trained and solved on the surrogate, with trust and error bars. What needs a simulator
+    raises an error that says so: ``problem.simulate``, fresh rows, shifted sets.
+
+    Args:
+        x: latents, one a row: a tensor, an array or lists.
+        y: what was observed for each.
+        bounds: ``(low, high)`` of the latents; by default the range of each component of x, a tenth
+            wider on each side.
+        noise_std: of y, a number or one row of them; None estimates it from how well y follows from
+            x among neighbours, which is an upper estimate where there are few rows.
+        name: under which runs know it.
+        noisy: y carries its noise already, as measured data do, and training adds none. False for
+            noise-free pairs, for example from a simulator that is no longer at hand.
+        val_share: part of the rows that chooses epochs and calibrates.
+        test_share: part of the rows kept aside, ``problem.dataset(seed).test``.
+        seed: of the split; ``dataset`` gives the same rows for every seed of its own.
+        scaling: whether y is normalised by component or by its first axis.
+        equation: what is measured, in words.
+    """
+    check_own_name(name)
     x, y = _rows("x", x), _rows("y", y)
     if len(x) != len(y):
         raise ShapeError(f"x and y must have as many rows as each other; got {len(x)} and {len(y)}")
@@ -138,8 +140,6 @@ def make_measured(
     for argument, rows in (("x", x), ("y", y)):
         if bool((rows == rows[:1]).all()):
             raise ConfigError(f"{argument} must vary from row to row; all {len(rows)} are the same")
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"name must be a non-empty text; got {name!r}")
     for argument, share in (("val_share", val_share), ("test_share", test_share)):
         check_range(argument, share, low=0.0, high=0.4, open_low=True)
     generator = Generator().manual_seed(check_seed(seed))
@@ -155,7 +155,8 @@ def make_measured(
         bounds=_range(x) if bounds is None else bounds,
         noise_std=noise_std,
         noisy=noisy,
-        **fields,
+        scaling=scaling,
+        equation=equation,
         train_count=len(splits["train"]),
         val_count=len(splits["val"]),
         test_count=len(splits["test"]),

@@ -98,8 +98,8 @@ class NavierStokes2D(SampledProblem[BandFamily]):
                 f"grid must be at least {math.ceil(3 * self.latents.cutoff)}, three points per "
                 f"wave of the prior (cutoff {self.latents.cutoff:g}); got {self.grid}"
             )
-        check_range("viscosity", self.viscosity, low=0.0, high=math.inf)
-        check_range("amplitude", self.amplitude, low=0.0, open_low=True, high=math.inf)
+        check_range("viscosity", self.viscosity, low=0.0)
+        check_range("amplitude", self.amplitude, low=0.0, open_low=True)
         if self.dt is not None:
             check_range("dt", self.dt, low=0.0, open_low=True)
         if not self.times or any(b <= a for a, b in pairwise((0.0, *self.times))):

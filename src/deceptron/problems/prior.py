@@ -17,7 +17,6 @@ from torch import Generator, Tensor
 from deceptron.core.bases import leading
 from deceptron.core.checks import check_count, check_rows
 from deceptron.core.errors import ConfigError
-from deceptron.core.units import Units
 from deceptron.problems.fields import BLOCK, draw_in_blocks, spectrum_variance
 
 # Directions the family never takes keep this share of the mean variance: the covariance stays
@@ -151,11 +150,6 @@ class PriorInUnits(Prior):
     without: Prior
     scale: Float[Tensor, "*x"]
 
-    @classmethod
-    def of(cls, without: Prior, units: Units) -> PriorInUnits:
-        """The law of x where that of z is known."""
-        return cls(units.physical(without.mean), without, units.scale)
-
     @property
     def kind(self) -> str:  # type: ignore[override]
         """What the covariance rests on, in words."""
@@ -185,14 +179,7 @@ class SpectralPrior(Prior):
 
     mean: Float[Tensor, "*x"]
     spectrum: Float[Tensor, "n half"]
-    kind: str
-
-    @classmethod
-    def of(
-        cls, mean: Float[Tensor, "*x"], spectrum: Float[Tensor, "n half"], kind: str
-    ) -> SpectralPrior:
-        """Keep every mode invertible: no power below ``FLOOR`` of the mean variance."""
-        return cls(mean, spectrum.clamp_min(FLOOR * float(spectrum_variance(spectrum))), kind)
+    kind: str = "stationary on the torus, spectrum estimated from samples"
 
     @classmethod
     def estimate(cls, samples: Float[Tensor, "S *x"]) -> SpectralPrior:
@@ -202,8 +189,9 @@ class SpectralPrior(Prior):
         mean = rows.mean()
         modes = torch.fft.rfft2(rows - mean, norm="ortho")
         power = modes.abs().square().flatten(0, -3).mean(0)
-        kind = "stationary on the torus, spectrum estimated from samples"
-        return cls.of(mean.expand(samples.shape[1:]).clone(), power, kind)
+        # Every mode stays invertible.
+        power = power.clamp_min(FLOOR * float(spectrum_variance(power)))
+        return cls(mean.expand(samples.shape[1:]).clone(), power)
 
     @property
     def variance(self) -> Float[Tensor, "*x"]:

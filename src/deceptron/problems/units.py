@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from deceptron.core.checks import check_seed
 from deceptron.core.units import Units
 from deceptron.problems.base import Problem
 from deceptron.problems.dataset import Dataset, Split
@@ -21,12 +19,12 @@ COARSEST = 0.5
 def unresolved(
     y: Float[Tensor, "N *y"], noise_std: float | Tensor, dtype: torch.dtype
 ) -> str | None:
-    """A sentence if numbers of this precision are coarser than the noise, as those of a pressure
-    near 101325 with noise of 0.002 are.
+    """A sentence if numbers of this precision are coarser than the noise, if there is any, as those
+    of a pressure near 101325 with noise of 0.002 are.
     """
     coarse = torch.finfo(dtype).eps * y.double().abs().amax(0)
     noise = torch.as_tensor(noise_std).to(coarse).broadcast_to(coarse.shape)
-    bad = coarse > COARSEST * noise
+    bad = (coarse > COARSEST * noise) & (noise > 0)
     if not bool(bad.any()):
         return None
     place = tuple(bad.nonzero()[0].tolist())
@@ -77,22 +75,17 @@ class UnitlessProblem(Problem):
         """As the original."""
         return self.original.noise_factor(family)
 
-    def add_noise(
-        self,
-        y: Float[Tensor, "B *y"],
-        *,
-        generator: Generator | None = None,
-        family: str = "prior",
-        ratio: Float[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B *y"]:
-        """As the original."""
-        return self.original.add_noise(y, generator=generator, family=family, ratio=ratio)
+    def _add_noise(
+        self, y: Tensor, generator: Generator | None, family: str, ratio: Tensor | None
+    ) -> Tensor:
+        return self.original._add_noise(y, generator, family, ratio)
 
-    def dataset(self, seed: int, *, dtype: torch.dtype = torch.float32) -> Dataset:
-        """The rows of the original, x without units."""
+    def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
         if self.has_simulator:
-            return super().dataset(seed, dtype=dtype)
-        return _UnitlessRows(self, check_seed(seed), dtype)
+            return super()._split(data, name, family, count, noisy)
+        rows = self.original.dataset(data.seed, dtype=torch.float64)
+        own = self.original._split(rows, name, family, count, noisy)
+        return Split(self.units.reduced(own.x).to(data.dtype), own.y.to(data.dtype))
 
     def _simulate(self, x: Tensor) -> Tensor:
         return self.original.simulate(self.units.physical(x, self.original.bounds))
@@ -104,14 +97,3 @@ class UnitlessProblem(Problem):
 
     def _prior_samples(self) -> Tensor:
         return self.units.reduced(self.original._prior_samples())
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _UnitlessRows(Dataset):
-    """Of data without a simulator."""
-
-    def _make(self, split: str, family: str, count: int, *, noisy: bool) -> Split:
-        problem = cast(UnitlessProblem, self.problem)
-        rows = problem.original.dataset(self.seed, dtype=torch.float64)
-        made = rows._make(split, family, count, noisy=noisy)
-        return Split(problem.units.reduced(made.x).to(self.dtype), made.y.to(self.dtype))

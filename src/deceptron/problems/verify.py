@@ -176,11 +176,9 @@ def _samples(problem: Problem, rows: int, seed: int) -> Tensor:
 
 
 def _resolved(problem: Problem, y: Tensor) -> None:
-    noise = torch.as_tensor(problem.noise_std)
-    if bool((noise > 0).all()):
-        words = unresolved(y, noise, torch.float32)
-        if words is not None:
-            raise _Wrong(words)
+    words = unresolved(y, problem.noise_std, torch.float32)
+    if words is not None:
+        raise _Wrong(words)
 
 
 def _follows_generator(problem: Problem, seed: int) -> None:

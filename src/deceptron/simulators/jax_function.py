@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ def from_jax(
     return Simulator(
         f"from_jax({getattr(f, '__name__', type(f).__name__)})",
         Whole(),
-        value=compiled.value,
-        vjp=compiled.vjp if reverse else None,
-        jvp=compiled.jvp,
+        value=partial(compiled.run, "value"),
+        vjp=partial(compiled.run, "vjp") if reverse else None,
+        jvp=partial(compiled.run, "jvp"),
     )
 
 
@@ -59,15 +60,6 @@ class _Compiled:
         self._mapped, self._float64 = mapped, float64
         self._functions: dict[str, Any] = {}
         self._rooms: dict[str, set[int]] = {}
-
-    def value(self, x: Array) -> Array:
-        return self._run("value", x)
-
-    def jvp(self, x: Array, v: Array) -> Array:
-        return self._run("jvp", x, v)
-
-    def vjp(self, x: Array, w: Array) -> Array:
-        return self._run("vjp", x, w)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_functions": {}, "_rooms": {}}
@@ -80,7 +72,7 @@ class _Compiled:
         compiled.add(room)
         return room
 
-    def _run(self, kind: str, *arrays: Array) -> Array:
+    def run(self, kind: str, *arrays: Array) -> Array:
         import jax
 
         rows = len(arrays[0])

@@ -122,7 +122,10 @@ class Simulator:
             return self.values(x[~repeated])[np.cumsum(~repeated) - 1]
         live = _finite(x)
         self.calls.values += int(live.sum())
-        return self._spread(live, x.shape, self._run("value", self._value, x[live]))
+        found = self._run("value", self._value, x[live])
+        if self._y_shape is None:
+            raise SimulatorError(f"{self.name}: x must have a finite row; got none of {len(x)}")
+        return _filled(live, live, found, self._y_shape)
 
     def pull(self, x: Array, w: Array) -> Array:
         """J(x)' w of rows, by the simulator's own vjp."""
@@ -212,13 +215,6 @@ class Simulator:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-    def _spread(self, live: Array, shape: tuple[int, ...], found: Array) -> Array:
-        if live.all():
-            return found
-        if self._y_shape is None:
-            raise SimulatorError(f"{self.name}: x must have a finite row; got none of {shape[0]}")
-        return _filled(live, live, found, self._y_shape)
 
 
 class _Point:

@@ -11,13 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.arrays import rms
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem
 from deceptron.solve import solve
 from deceptron.solve.descents.correction import CORRECTION, DENSE, REGRESSION
-from deceptron.train.regression import bar_factor, fit_regression, rmse, row_errors, solved_with
+from deceptron.train.regression import bar_factor, fit_regression, rmse, solved_with
 
 # Rows that are linearised at a time.
 BATCH = 48
@@ -136,7 +137,7 @@ def _fit_keeping(pair: Deceptron, problem: Problem, x: Tensor, y: Tensor) -> Non
         rows = slice(None) if forward is None else _affordable(forward)
         tried = replace(corrections, keep=(keep, keep))
         found = solved_with(tried, pair, y[rows], forward)
-        return found, row_errors(found.x, x[rows])
+        return found, rms(found.x - x[rows])
 
     def harmful(forward: Problem | None) -> bool:
         start, least = errors(True, forward)

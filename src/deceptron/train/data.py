@@ -85,10 +85,9 @@ def prepare(
         check_rows(f"{name}.y", split.y, problem.y_shape)
         for part in ("x", "y"):
             _check_finite(problem, f"{name}.{part}", getattr(split, part))
-    if bool((torch.as_tensor(problem.noise_std) > 0).all()):
-        words = unresolved(dataset.train.y, problem.noise_std, dtype)
-        if words is not None:
-            warnings.warn(f"{problem.name!r}: {words}", stacklevel=2)
+    words = unresolved(dataset.train.y, problem.noise_std, dtype)
+    if words is not None:
+        warnings.warn(f"{problem.name!r}: {words}", stacklevel=2)
     # A copy: moving the dataset's own scaler would move it for its other users.
     scaler = Scaler(dataset.scaler.shift, dataset.scaler.scale).to(device=device, dtype=dtype)
 

@@ -16,12 +16,11 @@ run killed between two files resumes with each epoch once.
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -43,6 +42,9 @@ from deceptron.train.settings import (
 )
 
 _KEY = "deceptron"
+# Of a stage's state, what checkpoints hold as JSON, and as tensors.
+_NUMBERS = ("epoch", "best_epoch", "best_measured", "rows", "setbacks")
+_WEIGHTS = ("current", "optimiser", "best")
 
 
 class RunFolder:
@@ -50,9 +52,8 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
-        self._checkpoints = path / "checkpoints"
+        self._checkpoints, self._metrics = path / "checkpoints", path / "metrics.csv"
         self._digest = digest(config)
-        self._metrics: TextIO | None = None
 
     @contextmanager
     def opened(self, *, resume: bool, device: torch.device) -> Iterator[RunFolder]:
@@ -69,12 +70,7 @@ class RunFolder:
         folder = Folder(self.path, "training process", "config.json", inner=("checkpoints",))
         with folder.taken(self._config, check=check):
             folder.note_environment(environment(device))
-            try:
-                yield self
-            finally:
-                if self._metrics is not None:
-                    self._metrics.close()
-                    self._metrics = None
+            yield self
 
     def file(self, name: str) -> Path:
         """A path in the folder."""
@@ -82,64 +78,57 @@ class RunFolder:
 
     def finished(self, stage: str) -> StageState | None:
         """The result of a stage that is done."""
-        return self._read(self._checkpoints / f"{stage}.safetensors", stage)
+        return self._read(stage, stage)
 
     def running(self, stage: str) -> StageState | None:
         """The last checkpoint, if it is of this stage."""
-        return self._read(self._checkpoints / "running.safetensors", stage)
+        return self._read("running", stage)
 
     def save_running(self, stage: str, state: StageState) -> None:
         """Write a checkpoint of the stage under way."""
-        tensors = {
-            **_prefixed("current", state.current),
-            **_prefixed("optimiser", state.optimiser),
-            **_prefixed("best", state.best),
-        }
-        self._save(self._checkpoints / "running.safetensors", stage, state, tensors)
+        self._save("running", stage, state, _WEIGHTS)
 
     def save_finished(self, stage: str, state: StageState) -> None:
         """Write the selected weights of a stage; its last checkpoint is then of no use."""
-        path = self._checkpoints / f"{stage}.safetensors"
-        self._save(path, stage, state, _prefixed("best", state.best))
-        (self._checkpoints / "running.safetensors").unlink(missing_ok=True)
+        self._save(stage, stage, state, ("best",))
+        self._checkpoint("running").unlink(missing_ok=True)
 
     def start_metrics(self, rows: list[Row]) -> None:
-        """Write the epochs so far and open the file for more."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_shown(row) for row in rows)
-        path = self.path / "metrics.csv"
-        _write(path, text.getvalue().encode())
-        with writing(path):
-            self._metrics = open(path, "a", newline="")  # noqa: SIM115
+        """Write the epochs so far."""
+        with replacing(self._metrics) as temporary, open(temporary, "w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(_shown(row) for row in rows)
 
     def add_metrics(self, row: Row) -> None:
         """Append one epoch."""
-        assert self._metrics is not None
-        with writing(self.path / "metrics.csv"):
-            csv.DictWriter(self._metrics, COLUMNS, lineterminator="\n").writerow(_shown(row))
-            self._metrics.flush()
+        with writing(self._metrics), open(self._metrics, "a", newline="") as file:
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(_shown(row))
 
-    def _save(self, path: Path, stage: str, state: StageState, tensors: dict[str, Tensor]) -> None:
+    def _checkpoint(self, name: str) -> Path:
+        return self._checkpoints / f"{name}.safetensors"
+
+    def _save(self, name: str, stage: str, state: StageState, weights: tuple[str, ...]) -> None:
         document = {
             "format": FORMAT,
             "version": VERSION,
             "run": self._digest,
             "stage": stage,
-            "epoch": state.epoch,
-            "best_epoch": state.best_epoch,
             "best_score": state.best_score if state.best_score < float("inf") else None,
-            "best_measured": state.best_measured,
-            "rows": state.rows,
-            "setbacks": state.setbacks,
+            **{key: getattr(state, key) for key in _NUMBERS},
         }
         # A clone for each: safetensors takes neither views nor tensors that share memory.
-        plain = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
-        document["sha256"] = _checksum(document, plain)
-        _write(path, to_bytes(plain, metadata={_KEY: json.dumps(document)}))
+        tensors = {
+            f"{part}.{key}": value.detach().cpu().clone().contiguous()
+            for part in weights
+            for key, value in getattr(state, part).items()
+        }
+        document["sha256"] = _checksum(document, tensors)
+        with replacing(self._checkpoint(name)) as temporary:
+            temporary.write_bytes(to_bytes(tensors, metadata={_KEY: json.dumps(document)}))
 
-    def _read(self, path: Path, stage: str) -> StageState | None:
+    def _read(self, name: str, stage: str) -> StageState | None:
+        path = self._checkpoint(name)
         if not path.exists():
             return None
         try:
@@ -161,17 +150,10 @@ class RunFolder:
             if document.get("sha256", "") not in ("", _checksum(document, tensors)):
                 raise ValueError("its checksum is not that of its content")
             score = document["best_score"]
-            return StageState(
-                epoch=document["epoch"],
-                current=_part("current", tensors),
-                optimiser=_part("optimiser", tensors),
-                best=_part("best", tensors),
-                best_epoch=document["best_epoch"],
-                best_score=float("inf") if score is None else score,
-                best_measured=document["best_measured"],
-                rows=document["rows"],
-                setbacks=document.get("setbacks", 0),
-            )
+            document.setdefault("setbacks", 0)  # as in files that are older than their count
+            known: dict[str, Any] = {key: document[key] for key in _NUMBERS}
+            known |= {part: _part(part, tensors) for part in _WEIGHTS}
+            return StageState(best_score=float("inf") if score is None else score, **known)
         except CheckpointError:
             raise
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
@@ -218,17 +200,8 @@ def _checksum(document: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     return core_digest([json.loads(json.dumps(plain)), tensors])
 
 
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
-
-
 def _shown(row: Row) -> Row:
     return {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
-
-
-def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}.{key}": value for key, value in tensors.items()}
 
 
 def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 What the paper and its scripts state is in the table below as it stands. What they leave open was
 chosen once and is named in ``docs/research/training.md``: the batch size, probes and cycle noise of
 the problems whose scripts are not public, and the weight of RJCP in model selection, which is JCP's
-in the loss. Only allen-cahn-2d has a guard, because the paper prints none for the others. Guards
+in the loss. Only allen-cahn-2d has a guard, because the paper prints none for the others. Those
 that were tried there, 1.25 on heat-3d and 1.005 on navier-stokes-2d, refused every epoch of stage 3
 with JCP, and with it the published RJCP.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -62,79 +62,106 @@ class PublishedCNN:
         return pair.f, pair.g
 
 
-@dataclass(frozen=True, kw_only=True)
-class Protocol:
+def _published(
+    *,
+    build: PublishedMLP | PublishedCNN,
+    epochs: tuple[int, int, int],
+    rates: tuple[float, float, float],
+    batch_size: int,
+    weights: Weights,
+    schedule: Literal["cosine", "constant"] = "cosine",
+    **settings: Any,
+) -> Recipe:
     """One line of Table 7 with what surrounds it."""
-
-    epochs: tuple[int, int, int]
-    rates: tuple[float, float, float]
-    cycle: float
-    jcp: float
-    build: PublishedMLP | PublishedCNN
-    batch: int
-    train_probes: tuple[int, int]
-    val_probes: tuple[int, int]
-    cycle_noise: float
-    guard: float | None
-    schedule: Literal["cosine", "constant"] = "cosine"
-    bias_tie: float = 0.0
-    composition: float = 0.0
+    forward, reverse, jcp = (
+        Stage(name=name, epochs=count, learning_rate=rate, batch_size=batch_size, schedule=schedule)
+        for name, count, rate in zip(("forward", "reverse", "jcp"), epochs, rates, strict=True)
+    )
+    return Recipe(
+        name="paper",
+        build=build,
+        forward=forward,
+        reverse=reverse,
+        jcp=jcp,
+        weights=weights,
+        selection_rjcp=weights.jcp,
+        reverse_selection_rjcp=weights.jcp,
+        start_counts=False,
+        both=True,
+        **settings,
+    )
 
 
 _HEAT_RATES = (2e-3, 2e-3, 1e-3)
 _SMOOTH = partial(
-    Protocol, rates=_HEAT_RATES, batch=32, train_probes=(1, 6), val_probes=(2, 24), guard=None
+    _published,
+    rates=_HEAT_RATES,
+    batch_size=32,
+    train_probes=1,
+    train_probe_rows=6,
+    val_probes=2,
+    val_probe_rows=24,
 )
 _PERIODIC = partial(
-    Protocol,
+    _published,
     rates=(2e-3, 1e-3, 5e-4),
-    cycle=0.05,
-    batch=64,
-    train_probes=(1, 8),
-    val_probes=(2, 24),
+    batch_size=64,
+    train_probes=1,
+    train_probe_rows=8,
+    val_probes=2,
+    val_probe_rows=24,
     cycle_noise=0.01,
-    guard=None,
 )
 _PERIODIC_CNN = PublishedCNN(2, 48, 4, padding="circular", reverse_output="tanh")
 
-PROTOCOLS: dict[str, Protocol] = {
-    "heat-1d": Protocol(
+PROTOCOLS: dict[str, Recipe] = {
+    "heat-1d": _published(
+        build=PublishedMLP(),
         epochs=(140, 100, 120),
         rates=_HEAT_RATES,
-        cycle=0.25,
-        jcp=1.0,
-        build=PublishedMLP(),
-        batch=128,
-        train_probes=(2, 16),
-        val_probes=(4, 64),
-        cycle_noise=0.02,
-        guard=None,
+        batch_size=128,
+        weights=Weights(cycle=0.25, jcp=1.0, bias_tie=5e-4, composition=1e-3),
         schedule="constant",
-        bias_tie=5e-4,
-        composition=1e-3,
+        train_probes=2,
+        train_probe_rows=16,
+        val_probes=4,
+        val_probe_rows=64,
+        cycle_noise=0.02,
     ),
     "heat-2d": _SMOOTH(
-        epochs=(160, 120, 140),
-        cycle=0.15,
-        jcp=0.50,
         build=PublishedCNN(2, 16, 2),
+        epochs=(160, 120, 140),
+        weights=Weights(cycle=0.15, jcp=0.50),
         cycle_noise=0.005,
     ),
     "heat-3d": _SMOOTH(
-        epochs=(140, 100, 120),
-        cycle=0.15,
-        jcp=0.35,
         build=PublishedCNN(3, 12, 2),
+        epochs=(140, 100, 120),
+        weights=Weights(cycle=0.15, jcp=0.35),
         cycle_noise=0.005,
     ),
     "darcy-2d": _SMOOTH(
-        epochs=(140, 60, 80), cycle=0.20, jcp=0.20, build=PublishedCNN(2, 16, 2), cycle_noise=0.01
+        build=PublishedCNN(2, 16, 2),
+        epochs=(140, 60, 80),
+        weights=Weights(cycle=0.20, jcp=0.20),
+        cycle_noise=0.01,
     ),
-    "allen-cahn-2d": _PERIODIC(epochs=(120, 80, 40), jcp=0.01, build=_PERIODIC_CNN, guard=1.005),
+    "allen-cahn-2d": _PERIODIC(
+        build=_PERIODIC_CNN,
+        epochs=(120, 80, 40),
+        weights=Weights(cycle=0.05, jcp=0.01),
+        guard=1.005,
+    ),
     "advection-diffusion-2d": _PERIODIC(
-        epochs=(120, 80, 40), jcp=0.01, build=replace(_PERIODIC_CNN, reverse_output=None)
+        build=replace(_PERIODIC_CNN, reverse_output=None),
+        epochs=(120, 80, 40),
+        weights=Weights(cycle=0.05, jcp=0.01),
     ),
-    "navier-stokes-2d": _PERIODIC(epochs=(120, 80, 15), jcp=1e-3, build=_PERIODIC_CNN),
+    "navier-stokes-2d": _PERIODIC(
+        build=_PERIODIC_CNN,
+        epochs=(120, 80, 15),
+        weights=Weights(cycle=0.05, jcp=1e-3),
+    ),
 }
 
 
@@ -145,43 +172,7 @@ def paper_recipe(problem: Problem) -> Recipe:
             f"the published protocol exists for {', '.join(PROTOCOLS)}; got problem "
             f"{problem.name!r}: use preset 'standard'"
         )
-    protocol = PROTOCOLS[problem.name]
-    stages = (
-        Stage(
-            name=name,
-            epochs=epochs,
-            learning_rate=rate,
-            batch_size=protocol.batch,
-            schedule=protocol.schedule,
-        )
-        for name, epochs, rate in zip(
-            ("forward", "reverse", "jcp"), protocol.epochs, protocol.rates, strict=True
-        )
-    )
-    forward, reverse, jcp = stages
-    return Recipe(
-        name="paper",
-        build=protocol.build,
-        forward=forward,
-        reverse=reverse,
-        jcp=jcp,
-        weights=Weights(
-            cycle=protocol.cycle,
-            jcp=protocol.jcp,
-            bias_tie=protocol.bias_tie,
-            composition=protocol.composition,
-        ),
-        train_probes=protocol.train_probes[0],
-        train_probe_rows=protocol.train_probes[1],
-        val_probes=protocol.val_probes[0],
-        val_probe_rows=protocol.val_probes[1],
-        cycle_noise=protocol.cycle_noise,
-        guard=protocol.guard,
-        selection_rjcp=protocol.jcp,
-        reverse_selection_rjcp=protocol.jcp,
-        start_counts=False,
-        both=True,
-    )
+    return PROTOCOLS[problem.name]
 
 
 # What a machine without the 10 to 20 hours of the largest problems can afford.
@@ -198,15 +189,10 @@ def reduced_recipe(problem: Problem) -> Recipe:
             channels=min(build.channels, REDUCED_CHANNELS),
             blocks=min(build.blocks, REDUCED_BLOCKS),
         )
-
-    def shorter(stage: Stage) -> Stage:
-        return replace(stage, epochs=max(stage.epochs // REDUCED_SHARE, LEAST_EPOCHS))
-
+    forward, reverse, jcp = (
+        replace(stage, epochs=max(stage.epochs // REDUCED_SHARE, LEAST_EPOCHS))
+        for stage in (full.forward, full.reverse, full.jcp)
+    )
     return replace(
-        full,
-        name="paper-reduced",
-        build=build,
-        forward=shorter(full.forward),
-        reverse=shorter(full.reverse),
-        jcp=shorter(full.jcp),
+        full, name="paper-reduced", build=build, forward=forward, reverse=reverse, jcp=jcp
     )

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from deceptron.core.arrays import rms
 from deceptron.core.bases import GridBasis
 from deceptron.core.corrections import FINENESS, SIZES, Corrections, Regression
 from deceptron.core.solution import Solution
@@ -154,12 +155,7 @@ def _sums(values: Float[Tensor, " n"], groups: Int[Tensor, " n"]) -> Float[Tenso
 
 def rmse(x: Tensor, truth: Tensor) -> float:
     """Mean over rows of their root mean square error."""
-    return float(row_errors(x, truth).mean())
-
-
-def row_errors(x: Tensor, truth: Tensor) -> Float[Tensor, " B"]:
-    """Root mean square of each row."""
-    return (x - truth).square().flatten(1).mean(1).sqrt()
+    return float(rms(x - truth).mean())
 
 
 def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
