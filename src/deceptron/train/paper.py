@@ -3,9 +3,9 @@
 What the paper and its scripts state is in the table below as it stands. What they leave open was
 chosen once and is named in ``docs/research/training.md``: the batch size, probes and cycle noise of
 the problems whose scripts are not public, and the weight of RJCP in model selection, which is JCP's
-in the loss. Only allen-cahn-2d has a guard, because the paper prints none for the others. Those that
-were tried there, 1.25 on heat-3d and 1.005 on navier-stokes-2d, refused every epoch of stage 3 with
-JCP, and with it the published RJCP.
+in the loss. Only allen-cahn-2d has a guard, because the paper prints none for the others. Those
+that were tried there, 1.25 on heat-3d and 1.005 on navier-stokes-2d, refused every epoch of stage 3
+with JCP, and with it the published RJCP.
 """
 
 from __future__ import annotations
