@@ -46,6 +46,19 @@ def test_observations_like_the_calibration_data_are_flagged_at_the_stated_rate(c
     assert float(trust(pair, y).flag.double().mean()) == pytest.approx(0.05, abs=0.02)
 
 
+@pytest.mark.parametrize("rows", [2, 4])
+def test_few_rows_do_not_make_new_ones_strange(case, rows):
+    """On average over calibrations on so few; else a quarter is flagged, or more."""
+    pair = case.pair(case.best_gain)
+    _, few = case.observe(60 * rows, seed=3)
+    _, fresh = case.observe(500, seed=9)
+    flagged = []
+    for y in few.split(rows):
+        pair.calibration = Calibration(trust=fit_trust(pair, y))
+        flagged.append(float(trust(pair, fresh).flag.double().mean()))
+    assert sum(flagged) / len(flagged) < 0.12
+
+
 def test_observations_may_be_any_array(case, pair):
     _, y = case.observe(4, seed=9)
     expected = trust(pair, y).score

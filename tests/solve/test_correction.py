@@ -510,6 +510,21 @@ def test_components_that_a_bound_holds_do_not_stop_the_others(monkeypatch):
     assert errors[0] < 0.962 * errors[1]
 
 
+def test_round_off_does_not_decide_which_components_a_bound_holds(monkeypatch):
+    """A row alone differs from the same among others by round-off, and a component that was held
+    comes back from its basis at its bound or next to it.
+    """
+    monkeypatch.setattr(correction, "BOXED", 0)
+    pair, _, _, y = blurred_spikes(0.03, 12)
+    settings = {"bounds": (0.0, 1.0), "noise_std": 0.03}
+    together = dc.solve(pair, y, **settings)
+    assert int(together.iterations.max()) > 2
+    for row in range(len(y)):
+        alone = dc.solve(pair, y[row : row + 1], **settings)
+        torch.testing.assert_close(alone.x[0], together.x[row], rtol=0, atol=1e-6)
+        assert int(alone.reason[0]) == int(together.reason[row])
+
+
 @pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
 def test_what_bounds_hold_is_found_where_the_span_may_be_everything(differentiable):
     pair, matrix, x, y = blurred_spikes(0.003, 40)

@@ -91,6 +91,26 @@ def test_half_as_far_is_too_far_where_it_was_in_vain(room, asked, strayed):
     torch.testing.assert_close(found.x, start if strayed else bounds[1][None])
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_noise_that_was_told_is_not_more_than_that(told):
+    """Three times the noise is left at the bound: data may be noisier than those of training, but
+    not than the user says.
+    """
+    case = Case(6, 12)
+    case.matrix = torch.linalg.qr(case.matrix).Q
+    scale = case.corrections.scale
+    start = case.pair.g(torch.zeros(1, 12, dtype=torch.float64))
+    y = (start + 4.5 * scale) @ case.matrix.T
+    bounds = (start[0] - 1.5 * scale, start[0] + 1.5 * scale)
+    noise = float((3 * scale * case.matrix.sum(1)).square().mean().sqrt() / 3)
+    known = replace(case.pair.calibration, noise_std=noise)
+    pair = dc.Deceptron(case.pair.f, Fixed(start), x_shape=(6,), y_shape=(12,), calibration=known)
+    settings = {"noise_std": noise} if told else {}
+    found = dc.solve(pair, y, forward=lambda x: x @ case.matrix.T, bounds=bounds, **settings)
+    assert not bool(found.explained.any())
+    assert bool((found.reason == Reason.STRAYED).all()) == told
+
+
 def test_a_singular_factor_costs_no_other_row_its_spread():
     matrix = normal(3, 4, 4, seed=1)
     system = matrix @ matrix.mT + torch.eye(4, dtype=torch.float64)

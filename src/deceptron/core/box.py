@@ -51,9 +51,12 @@ class Box:
         """Mask of the components at a bound."""
         return (x <= self.low) | (x >= self.high)
 
-    def free(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Mask of the components that a descent step may move: not held at a bound by -gradient."""
-        held = ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
+    def free(self, x: Tensor, gradient: Tensor, slack: float | Tensor = 0.0) -> Tensor:
+        """Mask of the components that a descent step may move: not held at a bound, or nearer to it
+        than ``slack``, by -gradient.
+        """
+        low, high = self.low + slack, self.high - slack
+        held = ((x <= low) & (gradient > 0)) | ((x >= high) & (gradient < 0))
         return ~held
 
 

@@ -94,9 +94,18 @@ def fit_trust(
         found[name] = (float(logs.mean()), spread)
     worst = _standardised(parts, found).max(1).values.sort().values
     # A new row is above the k-th of n with probability (n + 1 - k) / (n + 1).
-    place = min(len(worst), math.ceil((1 - FALSE_ALARMS) * (len(worst) + 1)))
+    n = len(worst)
+    place = math.ceil((1 - FALSE_ALARMS) * (n + 1))
     # One standard deviation at least: rows that are all alike must not make a limit of zero.
-    return TrustLimits(found, max(1.0, float(worst[place - 1])))
+    limit = max(1.0, float(worst[min(n, place) - 1]))
+    if place > n:
+        from scipy.special import stdtrit  # not at the top: it would slow every import
+
+        # No row of so few is that rare. Their own centre and spread flatter them; for a new row of
+        # a normal law these are off by as much as Student's t says, each sign having its share.
+        rare = float(stdtrit(n - 1, 1 - FALSE_ALARMS / len(found)))
+        limit = max(limit, rare * math.sqrt(1 + 1 / n))
+    return TrustLimits(found, limit)
 
 
 def round_trips(pair: Pair, y: Float[Tensor, "B *y"]) -> dict[str, Float[Tensor, " B"]]:

@@ -28,6 +28,8 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 PAYS = 0.001
 # What is left of a direction that others span already is round-off.
 LEAST_NEW = 1e-6
+# Nearer to a bound than this, in units of the family's spread, is at it.
+AT_BOUND = 1e-6
 # Places of rows; of all of them a slice, which copies nothing.
 Rows: TypeAlias = Tensor | slice
 # Member and size of the correction that each row has so far.
@@ -137,7 +139,10 @@ class _Growth:
         """All but those at a bound that ``d`` would have them cross."""
         span = self._span
         assert span.box is not None
-        free = span.box.free(span.point.x, -span.home.back(d))
+        x = span.point.x
+        # A goal goes through a basis and back, so what was held is at its bound but for round-off.
+        slack = AT_BOUND * span.corrections.units.to(x) + 4 * torch.finfo(x.dtype).eps * x.abs()
+        free = span.box.free(x, -span.home.back(d), slack)
         return None if bool(free.all()) else free.double()
 
     def _preconditioned(self, v: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:

@@ -23,7 +23,8 @@ from deceptron.solve.task import Task
 # Root mean square of a correction, in spreads of the family.
 FAR = 2.0
 # Where a row was free to go anywhere, half as far is too far if most of the residual is left, and
-# that is more than noise might be: two lines of a spectrum that were taken for each other.
+# that is more than noise might be: two lines of a spectrum that were taken for each other. Noise
+# that was told is not more than that.
 MOST_LEFT, BEYOND_NOISE = 0.5, 5.0
 ENDED = (Reason.STEP_LIMIT, Reason.NO_ACCEPTED_TRIAL, Reason.NO_PROGRESS, Reason.NONFINITE_TRIALS)
 
@@ -35,8 +36,10 @@ def with_strays_returned(task: Task, stopping: Stopping, outcome: Outcome) -> Ou
     distance = norm(outcome.x - task.start) / (FAR * task.corrections.scale * n**0.5)
     far = distance > 1
     if n <= DENSE:
-        left = outcome.residual > MOST_LEFT * outcome.first_residual
-        far = far | ((distance > 0.5) & left & (outcome.over_error > BEYOND_NOISE))
+        in_vain = outcome.residual > MOST_LEFT * outcome.first_residual
+        if not task.noise_told:
+            in_vain = in_vain & (outcome.over_error > BEYOND_NOISE)
+        far = far | ((distance > 0.5) & in_vain)
     family = task.known.calibration.family
     if family is not None:
         mean = family.mean.to(task.start).flatten()
