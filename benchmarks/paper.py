@@ -431,9 +431,9 @@ def unfinished() -> list[dict[str, object]]:
     return rows
 
 
-def recorded(preset: str) -> list[dict[str, object]]:
+def recorded(name: str) -> list[dict[str, object]]:
     """Rows of an earlier call."""
-    path = RESULTS / f"{preset.replace('-', '_')}.json"
+    path = RESULTS / f"{name.replace('-', '_')}.json"
     rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
     return rows
 
@@ -471,7 +471,8 @@ if __name__ == "__main__":
         for name in chosen.names:
             keep_pairs(name, chosen.preset)
     elif chosen.steps:
-        lines = [line for name in chosen.names for line in by_steps(name, chosen.preset)]
+        lines = [line for line in recorded("paper_steps") if line["problem"] not in chosen.names]
+        lines += [line for name in chosen.names for line in by_steps(name, chosen.preset)]
         publish("paper_steps", "D-IPG after equal numbers of steps", lines)
     else:
         main(tuple(chosen.names), chosen.preset)
