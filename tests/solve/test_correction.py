@@ -655,3 +655,27 @@ def test_the_units_of_x_do_not_matter(unit):
     found, again = (dc.solve(case.pair, y, noise_std=NOISE) for case in (plain, other))
     torch.testing.assert_close(again.x / unit, found.x, rtol=1e-3, atol=1e-4)
     assert torch.equal(again.iterations, found.iterations)
+
+
+@pytest.mark.parametrize("unknowns", [4, 8])
+def test_a_row_goes_on_while_every_linearisation_pays(unknowns):
+    """Newton's way down an exponential is one unit a step, and ten units long here; each lowers
+    the misfit to a seventh.
+    """
+    case = Case(unknowns, 3 * unknowns)
+    x = 0.1 * normal(12, unknowns, seed=50)
+    matrix = case.matrix
+
+    def steep(x):
+        return torch.exp(5 * x) @ matrix.T
+
+    y = steep(x) + NOISE * normal(12, 3 * unknowns, seed=60)
+    far = linear(torch.zeros(unknowns, 3 * unknowns))
+    far.bias = nn.Parameter(torch.full((unknowns,), 1.5, dtype=torch.float64), requires_grad=False)
+    known = case.pair.calibration
+    shapes = {"x_shape": (unknowns,), "y_shape": (3 * unknowns,)}
+    pair = dc.Deceptron(case.pair.f, far, calibration=known, **shapes)
+    found = dc.solve(pair, y, forward=steep, noise_std=NOISE)
+    assert int(found.iterations.min()) > 6
+    assert bool(found.explained.all())
+    assert float((found.x - x).square().mean().sqrt()) < 0.05

@@ -167,8 +167,9 @@ def guarded(
     )
 
 
-# Linearisations of a correction, and the share of the misfit that each but the last must gain.
-LINEARISATIONS, CORRECTION_PROGRESS = 6, 0.03
+# Linearisations of a correction, and the share of the misfit that each but the last must gain. The
+# seven problems that ship take five at most; down an exponential it takes ten.
+LINEARISATIONS, CORRECTION_PROGRESS = 20, 0.03
 
 
 def correcting(
