@@ -112,8 +112,8 @@ _ABOUT: dict[Reason, tuple[Status, str]] = {
     Reason.NO_DATA: (Status.NONFINITE, "no usable data: every sensor is missing"),
     Reason.NOISIER: (
         Status.STALLED,
-        "explained only if the noise is larger than assumed: check noise_std, or set wrong "
-        "sensors to NaN, which dc.outliers finds",
+        "explained only if the noise is larger than assumed: check noise_std, and look for wrong "
+        "sensors with dc.outliers; if both are right, the answer is not",
     ),
     Reason.START_IS_BETTER: (
         Status.STALLED,
