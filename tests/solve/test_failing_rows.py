@@ -70,3 +70,39 @@ def test_what_is_not_numerical_is_raised():
     forward = raising(pair, KeyError("viscosity"), lambda x: x[:, 0] == x[0, 0])
     with pytest.raises(SimulatorError, match="viscosity"):
         dc.solve(pair, y, forward=forward, noise_std=1e-3)
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_a_start_without_a_value_is_moved_towards_the_family(differentiable):
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    draw = torch.Generator().manual_seed(4)
+    y = problem.add_noise(problem.simulate(problem.sample(6, generator=draw)), generator=draw)
+    lost, start = 2, dc.solve(pair, y, method="one-shot").x
+
+    def fragile(x):
+        bad = (x - start[lost]).norm(dim=1) < 1e-6
+        return torch.where(bad[:, None], torch.nan, problem.simulate(x))
+
+    settings = {"differentiable": differentiable}
+    found = dc.solve(pair, y, forward=fragile, **settings)
+    plain = dc.solve(pair, y, forward=problem, **settings)
+    assert bool(found.explained.all())
+    assert Status(int(found.status[lost])) == Status.CONVERGED
+    assert bool(found.std.isfinite().all())
+    assert int(found.cost.forward[lost]) > int(plain.cost.forward[lost])
+    others = [row for row in range(6) if row != lost]
+    torch.testing.assert_close(found.x[others], plain.x[others])
+    assert found.cost.forward[others].tolist() == plain.cost.forward[others].tolist()
+
+
+def test_a_row_for_which_nothing_can_be_simulated_stays_where_it_was():
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    draw = torch.Generator().manual_seed(4)
+    y = problem.simulate(problem.sample(3, generator=draw))
+
+    def broken(x):
+        return torch.where(torch.ones_like(x, dtype=torch.bool), torch.nan, problem.simulate(x))
+
+    found = dc.solve(pair, y, forward=broken)
+    assert bool((found.reason == Reason.NONFINITE_START).all())
+    torch.testing.assert_close(found.x, dc.solve(pair, y, method="one-shot").x)

@@ -22,11 +22,14 @@ from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
+from deceptron.solve.failures import with_failures_begun_again
 from deceptron.solve.forward import as_forward
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
+from deceptron.solve.model import Model
 from deceptron.solve.noise import noise_rows
+from deceptron.solve.outcome import Outcome
 from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot, progress_callback
 from deceptron.solve.starts import given_rows
@@ -204,28 +207,37 @@ def solve(
             model.charge("surrogate", warm.cost.forward)
         if task.corrections is not None:
             task = with_gaps_filled(task, model)
+        descent = chosen.descent(task.start.shape[1])
+
+        def run(
+            model: Model,
+            start: Tensor,
+            target: Tensor,
+            recorder: Recorder | None = None,
+            callback: Callback | None = None,
+        ) -> Outcome:
+            return Loop(
+                model,
+                descent=descent,
+                search=chosen.search,
+                stopping=stopping,
+                max_iterations=limit,
+                box=task.box,
+                recorder=recorder,
+                callback=callback,
+            ).run(start, target)
+
         recorder = None
+        if history:
+            recorder = Recorder(task.start, rules=() if chosen.direct else descent.rules)
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
             if chosen.direct:
-                if history:
-                    recorder = Recorder(task.start, rules=())
                 outcome = answered(model, stopping, task.start, task.target, watched)
             else:
-                descent = chosen.descent(task.start.shape[1])
-                if history:
-                    recorder = Recorder(task.start, rules=descent.rules)
-                outcome = Loop(
-                    model,
-                    descent=descent,
-                    search=chosen.search,
-                    stopping=stopping,
-                    max_iterations=limit,
-                    box=task.box,
-                    recorder=recorder,
-                    callback=watched,
-                ).run(task.start, task.target)
-            if task.corrections is not None:
-                outcome = with_strays_returned(task, stopping, outcome)
+                outcome = run(model, task.start, task.target, recorder, watched)
+        if task.corrections is not None:
+            task, outcome = with_failures_begun_again(task, outcome, run)
+            outcome = with_strays_returned(task, stopping, outcome)
     seconds = time.perf_counter() - started
     return solution_of(task, outcome, recorder, chosen.name, seconds)
 
