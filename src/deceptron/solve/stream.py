@@ -141,18 +141,8 @@ def solve_file(
         if place.exists() and place.samefile(observations):
             raise ConfigError(f"result must not be the file of the observations; got {result}")
         here = _converted(pair, dtype, device)
-        job = _Job(
-            here,
-            origin,
-            place.parent,
-            "",
-            method,
-            settings,
-            dtype,
-            device,
-            error_bars,
-            drop_outliers,
-        )
+        asked = {"error_bars": error_bars, "drop_outliers": drop_outliers}
+        job = _Job(here, origin, place.parent, "", method, settings, dtype, device, **asked)
         first = job.probe(rows)
         count, size = rows.shape[0], math.prod(rows.shape[1:])
         row = rows.row
