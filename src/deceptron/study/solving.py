@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from deceptron.core.status import Reason, Status
 from deceptron.geometry import rjcp
 from deceptron.maps import Deceptron
 from deceptron.problems import Problem, Split
+from deceptron.problems.base import SampledProblem
 from deceptron.solve import solve
 from deceptron.solve.snapshot import Snapshot
 from deceptron.study.cell import Cell
@@ -51,8 +53,9 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     noise_std = problem.noise_std * problem.noise_factor(FAMILIES[cell.set])
     settings = chosen.settings(problem, noise_std=noise_std, max_iterations=cell.max_iterations)
     x, y = split.x[: cell.instances], split.y[: cell.instances]
+    clock = _clock(chosen, problem)
     parts = [
-        _Part(cell, first, chosen, pair, truth, observed, settings)
+        _Part(cell, first, chosen, pair, truth, observed, settings, clock)
         for first, truth, observed in zip(
             range(0, len(x), ROWS), x.split(ROWS), y.split(ROWS), strict=True
         )
@@ -65,7 +68,7 @@ def solve_cell(cell: Cell, problem: Problem, pair: Deceptron, split: Split) -> C
     instances["noise_level"] = pair.scaler.noise_level(noise_std, problem.y_shape)
     instances["rjcp"] = _composition(chosen, pair, answers)
     instances["coverage"] = _coverage(chosen, pair, x, y, cell.error_bars, settings)
-    latency = _latency(chosen, pair, y, settings) if chosen.alone else None
+    latency = _latency(chosen, pair, y, settings, clock) if chosen.alone else None
     return CellResult(
         instances[list(INSTANCES)],
         steps[list(STEPS)],
@@ -90,10 +93,13 @@ class _Part:
         x: Tensor,
         y: Tensor,
         settings: dict[str, Any],
+        clock: Callable[[], float],
     ) -> None:
         self._cell, self._first, self._x = cell, first, x
         self._seen: list[dict[str, NDArray[Any]]] = []
+        started = clock()
         self.solution = _solve(chosen, pair, y, callback=self._watch, **settings)
+        self._seconds = clock() - started
         self._points = pd.DataFrame(
             {name: np.concatenate([seen[name] for seen in self._seen]) for name in self._seen[0]}
         )
@@ -161,7 +167,7 @@ class _Part:
     @property
     def _second(self) -> float:
         """Of an evaluation: a row has its share of the batch's time by its evaluations."""
-        return self.solution.seconds / float(self.solution.cost.evaluations.clamp_min(1).sum())
+        return self._seconds / float(self.solution.cost.evaluations.clamp_min(1).sum())
 
     def _placed(self, table: pd.DataFrame) -> pd.DataFrame:
         axes = {name: getattr(self._cell, name) for name in AXES}
@@ -173,11 +179,28 @@ def _solve(chosen: MethodEntry, pair: Deceptron, y: Tensor, **settings: Any) -> 
     return solve(pair, y, x0=x0, **settings)
 
 
-def _latency(chosen: MethodEntry, pair: Deceptron, y: Tensor, settings: dict[str, Any]) -> float:
+def _clock(chosen: MethodEntry, problem: Problem) -> Callable[[], float]:
+    """Processor time, which jobs beside the study do not change. A simulator that is not ours may
+    work in other processes, which it does not count: there, the time on the wall.
+    """
+    here = chosen.physics != "true" or isinstance(problem, SampledProblem)
+    return time.process_time if here else time.perf_counter
+
+
+def _latency(
+    chosen: MethodEntry,
+    pair: Deceptron,
+    y: Tensor,
+    settings: dict[str, Any],
+    clock: Callable[[], float],
+) -> float:
     """Median seconds of instances solved one at a time, without records."""
-    rows = y[:SINGLES].split(1)
-    alone = [_solve(chosen, pair, row, history=False, **settings) for row in rows]
-    return statistics.median(solution.seconds for solution in alone)
+    taken = []
+    for row in y[:SINGLES].split(1):
+        started = clock()
+        _solve(chosen, pair, row, history=False, **settings)
+        taken.append(clock() - started)
+    return statistics.median(taken)
 
 
 def _coverage(
