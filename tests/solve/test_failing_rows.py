@@ -90,6 +90,8 @@ def test_a_start_without_a_value_is_moved_towards_the_family(differentiable):
     assert Status(int(found.status[lost])) == Status.CONVERGED
     assert bool(found.std.isfinite().all())
     assert int(found.cost.forward[lost]) > int(plain.cost.forward[lost])
+    assert int(found.iterations[lost]) > 0
+    assert found.history.accepted.sum(0).tolist() == found.iterations.tolist()
     others = [row for row in range(6) if row != lost]
     torch.testing.assert_close(found.x[others], plain.x[others])
     assert found.cost.forward[others].tolist() == plain.cost.forward[others].tolist()
@@ -106,3 +108,22 @@ def test_a_row_for_which_nothing_can_be_simulated_stays_where_it_was():
     found = dc.solve(pair, y, forward=broken)
     assert bool((found.reason == Reason.NONFINITE_START).all())
     torch.testing.assert_close(found.x, dc.solve(pair, y, method="one-shot").x)
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_a_row_alone_whose_start_raises_is_moved_as_among_others(differentiable):
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    draw = torch.Generator().manual_seed(4)
+    y = problem.add_noise(problem.simulate(problem.sample(4, generator=draw)), generator=draw)
+    lost, start = 2, dc.solve(pair, y, method="one-shot").x
+
+    def fragile(x):
+        if bool(((x - start[lost]).norm(dim=1) < 1e-3).any()):
+            raise ZeroDivisionError("no value here")
+        return problem.simulate(x)
+
+    settings = {"forward": fragile, "differentiable": differentiable}
+    alone, together = dc.solve(pair, y[lost], **settings), dc.solve(pair, y, **settings)[[lost]]
+    assert bool(alone.explained.all())
+    torch.testing.assert_close(alone.x, together.x, rtol=0, atol=1e-3)
+    assert alone.reason.tolist() == together.reason.tolist()

@@ -23,7 +23,7 @@ from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
 from deceptron.solve.failures import with_failures_begun_again
-from deceptron.solve.forward import as_forward
+from deceptron.solve.forward import Normalised, as_forward
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
@@ -236,8 +236,10 @@ def solve(
             else:
                 outcome = run(model, task.start, task.target, recorder, watched)
         if task.corrections is not None:
-            task, outcome = with_failures_begun_again(task, outcome, run)
+            task, outcome = with_failures_begun_again(task, outcome, run, recorder)
             outcome = with_strays_returned(task, stopping, outcome)
+    if isinstance(task.f, Normalised):
+        task.f.raise_if_silent()
     seconds = time.perf_counter() - started
     return solution_of(task, outcome, recorder, chosen.name, seconds)
 

@@ -18,15 +18,20 @@ from torch import Tensor
 from deceptron.core.status import Reason
 from deceptron.solve.model import Model
 from deceptron.solve.outcome import Outcome
+from deceptron.solve.recorder import Recorder
 from deceptron.solve.task import Task
 
 # How often the way to the mean is halved; what is left of it then is a sixteenth.
 HALVINGS = 4
-# Solves rows from where they start: (model, start, target) -> outcome.
-Run: TypeAlias = Callable[[Model, Float[Tensor, "B n"], Float[Tensor, "B m"]], Outcome]
+# Solves rows from where they start: (model, start, target, recorder) -> outcome.
+Run: TypeAlias = Callable[
+    [Model, Float[Tensor, "B n"], Float[Tensor, "B m"], Recorder | None], Outcome
+]
 
 
-def with_failures_begun_again(task: Task, outcome: Outcome, run: Run) -> tuple[Task, Outcome]:
+def with_failures_begun_again(
+    task: Task, outcome: Outcome, run: Run, recorder: Recorder | None
+) -> tuple[Task, Outcome]:
     """The task with other starts for such rows, and the outcome with what became of them. Each
     attempt costs what it evaluates; a row for which none works stays at its start.
     """
@@ -43,7 +48,8 @@ def with_failures_begun_again(task: Task, outcome: Outcome, run: Run) -> tuple[T
         task = replace(task, start=start if task.box is None else task.box.project(start))
         model = task.model()
         model.keep(rows)
-        again = run(model, task.start[rows], task.target[rows])
+        steps = None if recorder is None else recorder.at(rows)
+        again = run(model, task.start[rows], task.target[rows], steps)
         again = again.changed(row=outcome.row[rows], cost=outcome.cost[rows] + again.cost)
         others = torch.ones_like(outcome.row).index_fill(0, rows, 0).nonzero().flatten()
         notes = {name: value[others] for name, value in outcome.notes.items()}

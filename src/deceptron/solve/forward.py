@@ -35,25 +35,32 @@ def as_forward(forward: Any) -> RowMap | None:
     return in_evaluation(forward)
 
 
-def normalised(
-    forward: RowMap, scaler: Scaler, dtype: torch.dtype, y_shape: tuple[int, ...]
-) -> RowMap:
+class Normalised:
     """From physical units to those of the objective; shapes are checked before they broadcast.
 
-    A batch for which it raises a ``NUMERICAL`` error is halved until the row that is to blame is
-    alone; that one is NaN. If no row ever had a value, the error is raised.
+    A batch for which ``forward`` raises a ``NUMERICAL`` error is halved until the row that is to
+    blame is alone; that one is NaN. Whether it was the row or the simulator shows at the end.
     """
-    has_answered = False
 
-    def simulate(x: Tensor) -> Tensor:
-        nonlocal has_answered
-        y, error = _by_halves(forward, x, y_shape)
-        has_answered = has_answered or error is None or not bool(y.isnan().all())
-        if error is not None and not has_answered:
-            raise error
-        return scaler.normalise(real_tensor("what forward returns", y)).to(dtype)
+    def __init__(
+        self, forward: RowMap, scaler: Scaler, dtype: torch.dtype, y_shape: tuple[int, ...]
+    ) -> None:
+        self._forward, self._scaler, self._dtype, self._y_shape = forward, scaler, dtype, y_shape
+        self._has_answered = False
+        self._error: SimulatorError | None = None
 
-    return simulate
+    def __call__(self, x: Tensor) -> Tensor:
+        """Predictions for rows of latents."""
+        y, error = _by_halves(self._forward, x, self._y_shape)
+        if error is None or not bool(y.isnan().all()):
+            self._has_answered = True
+        self._error = self._error or error
+        return self._scaler.normalise(real_tensor("what forward returns", y)).to(self._dtype)
+
+    def raise_if_silent(self) -> None:
+        """Raise the first error if no row has ever had a value."""
+        if self._error is not None and not self._has_answered:
+            raise self._error
 
 
 def _by_halves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, fields
 
 import torch
@@ -36,9 +37,18 @@ class Recorder:
         self.rows, self.rules = len(x), rules
         self._dtype, self._device = x.dtype, x.device
         self._entries: list[Entry] = []
+        self._places: Int[Tensor, " k"] | None = None
+
+    def at(self, rows: Int[Tensor, " k"]) -> Recorder:
+        """For a run of these rows alone: what it adds stands here, under their own numbers."""
+        part = copy.copy(self)
+        part._places = rows if self._places is None else self._places[rows]
+        return part
 
     def add(self, entry: Entry) -> None:
         """Append the entries of one pass."""
+        if self._places is not None:
+            entry = entry.changed(row=self._places[entry.row])
         self._entries.append(entry)
 
     def history(self) -> History:

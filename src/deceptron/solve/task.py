@@ -23,7 +23,7 @@ from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
 from deceptron.solve.evaluation import in_evaluation
-from deceptron.solve.forward import is_opaque, normalised, values_of
+from deceptron.solve.forward import Normalised, is_opaque, values_of
 from deceptron.solve.methods import Method
 from deceptron.solve.model import Model, Tally
 from deceptron.solve.noise import missing_in, noise_rows, objective_of
@@ -268,7 +268,7 @@ def prepare(
         )
     simulator = None
     if forward is not None:
-        simulator = normalised(
+        simulator = Normalised(
             values_of(forward) if opaque else forward, known.scaler, y.dtype, y_shape
         )
     corrects = method.corrects and prior is None and noise is not None and not own_rule

@@ -12,7 +12,8 @@ is linearised anew until it is where the last linearisation has promised, to wit
 2000 sensors and 4 unknowns it may be explained and off by ten of its standard deviations.
 
 So it is up to ``BOXED`` unknowns for rows that touch a bound: which components the bounds hold is
-not to be found in a few directions. Beyond, the first goal is cut off at the bounds.
+not to be found in a few directions. Beyond, the goal is cut off at the bounds. If it then explains
+the data no more, by the same linearisation, all of space is used up to ``BOXED_AT_LAST`` unknowns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from deceptron.solve.protocols import Descent, Promise, Proposal
 from deceptron.solve.rows import RowData, joined, norm
 from deceptron.solve.span_growth import grow
 
-DENSE, BOXED = 32, 128
+DENSE, BOXED, BOXED_AT_LAST = 32, 128, 256
 # Rows whose spans are held at a time: numbers of double precision.
 HELD = 2**25
 CORRECTION, REGRESSION = range(2)
@@ -92,6 +93,11 @@ class Correction(Descent[Corrected]):
     ) -> Corrected:
         """Grow the span of every row and choose in it."""
         n = point.x.shape[1]
+
+        def prepared(rows: Int[Tensor, " k"], complete: bool) -> Corrected:
+            before = None if state is None else state.take(rows)
+            return self._prepare(model.at(rows), point.take(rows), before, box, complete)
+
         whole = torch.full_like(point.explained, n <= DENSE)
         if box is not None and n <= BOXED:
             whole = whole | box.touched(point.x).any(1)
@@ -99,11 +105,26 @@ class Correction(Descent[Corrected]):
         for complete in (False, True):
             mine = (whole == complete).nonzero().flatten()
             for rows in mine.split(self._together(point, complete)) if len(mine) else ():
-                before = None if state is None else state.take(rows)
-                here = model.at(rows), point.take(rows)
-                parts.append(self._prepare(*here, before, box, complete))
+                parts.append(prepared(rows, complete))
                 order.append(rows)
-        return joined(parts).take(torch.cat(order).argsort())
+        found = joined(parts).take(torch.cat(order).argsort())
+        if box is not None and BOXED < n <= BOXED_AT_LAST:
+            mine = self._lost_at_bounds(model, point, found, box)
+            for rows in mine.split(self._together(point, True)) if len(mine) else ():
+                found = found.put(rows, prepared(rows, True))
+        return found
+
+    def _lost_at_bounds(
+        self, model: Model, point: Point, found: Corrected, box: Box
+    ) -> Int[Tensor, " k"]:
+        """Rows whose goal, cut off at the bounds, does not explain the data even as linearised."""
+        rows = (box.project(found.goal) != found.goal).any(1).nonzero().flatten()
+        if len(rows) == 0:
+            return rows
+        model, here = model.at(rows), point.take(rows)
+        left = here.r + model.image(here, box.project(found.goal[rows]) - here.x)
+        objective = model.objective
+        return rows[~objective.explained(objective.residual(objective.fit(left)))]
 
     def _together(self, point: Point, complete: bool) -> int:
         """So many rows have their spans held at a time: directions, images, and their products for
