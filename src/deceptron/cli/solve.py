@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,4 +137,4 @@ def _tell(summary: FileSummary, output: Path) -> None:
             "of the result.)"
         )
     if output.suffix.lower() != ".npy":
-        say(f"next: deceptron view {output}")
+        say(f"next: deceptron view {shlex.quote(str(output))}")
