@@ -58,6 +58,7 @@ class FileSummary:
         statuses: how many rows ended with each status.
         reasons: how many ended for each reason.
         dropped: sensor values that were left out as outliers, in all rows.
+        flagged: rows that trust flags as unlike the training data.
     """
 
     result: Path
@@ -66,6 +67,7 @@ class FileSummary:
     statuses: dict[str, int]
     reasons: dict[str, int]
     dropped: int = 0
+    flagged: int = 0
 
 
 def solve_file(
