@@ -45,6 +45,17 @@ def test_a_file_is_solved(model, tmp_path, monkeypatch, capsys):
         assert set(result) == WITHOUT_NOISE | {MARK}
 
 
+def test_wrong_units_are_told(tmp_path, monkeypatch, capsys):
+    y = dc.problems.get("heat-1d").dataset(seed=7).test.y[:6] * 1000
+    np.save(tmp_path / "y.npy", y.numpy())
+    output = tmp_path / "my answers.npz"
+    files = ("heat-1d", tmp_path / "y.npy", "-o", output, "--no-error-bars")
+    assert run(monkeypatch, "solve", *files) == 0
+    said = capsys.readouterr().out
+    assert "6 rows flagged by trust as unlike the training data" in said
+    assert f"next: deceptron view '{output}'" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

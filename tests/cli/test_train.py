@@ -8,11 +8,12 @@ from tests.cli.command import run
 
 
 def test_a_run_folder_appears_and_is_continued(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "run"
+    folder = tmp_path / "my run"
     arguments = ("train", "heat-1d", "--preset", "smoke", "--out", folder)
     assert run(monkeypatch, *arguments) == 0
     said = capsys.readouterr().out
     assert "pair in" in said
+    assert f"next: deceptron solve '{folder}' y.npy" in said
     assert ("--simulator" in said) == ("pass forward=" in said)
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     pair = dc.load(folder / "pair.safetensors")

@@ -270,6 +270,8 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"sample": lambda count, g: None}, "what sample of .*got None"),
         ({"sample": lambda count, g: 1 / 0}, "sample of .* raises ZeroDivisionError"),
         ({"simulate": lambda x: 1 / 0}, "simulate of .* raises ZeroDivisionError"),
+        ({"sample": lambda count, g: g.normal()}, r"given a torch\.Generator; .*default_rng"),
+        ({"simulate": lambda x: x.cumulated()}, r"a tensor of shape \(1, 3\); .*simulators\.wrap"),
         ({"simulate": np.asarray}, r"must return a tensor; got ndarray: .*simulators\.wrap"),
         ({"simulate": lambda x: x[:, :0]}, r"to one row of at least one axis; got shape \(1, 0\)"),
         ({"noise_std": "0.1"}, "noise_std must be a number .*; got '0.1'"),
@@ -278,7 +280,7 @@ def test_unbounded_and_tensor_bounds() -> None:
         ({"bounds": (torch.nan, 1.0)}, "bounds must not contain NaN"),
         ({"noise_std": torch.tensor([0.1, -1.0])}, "noise_std must be finite and > 0.*got -1 in 1"),
         ({"noise_std": torch.tensor([0.0, 0.5])}, "or 0 in all; got 0 in 1 of 2"),
-        ({"bounds": (None, 1.0)}, r"got \(None, 1.0\): infinite where there is no bound"),
+        ({"bounds": (None, 1.0)}, r"got \(None, 1.0\): write -inf or inf where there is no"),
     ],
 )
 def test_bad_definitions(changes: dict[str, Any], message: str) -> None:

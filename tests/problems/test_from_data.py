@@ -131,6 +131,14 @@ def test_it_trains_and_solves_on_the_surrogate() -> None:
     assert 0.75 < float(held) <= 1.0
 
 
+def test_a_folder_of_other_data_says_so(tmp_path: Any) -> None:
+    x, y = pairs(60)
+    dc.train(dc.problems.from_data(x, y), "smoke", tmp_path / "run", progress=False)
+    other = dc.problems.from_data(x[:50], y[:50])
+    with pytest.raises(dc.CheckpointError, match=r"holds a run with other numbers in .*other data"):
+        dc.train(other, "smoke", tmp_path / "run", progress=False)
+
+
 def test_what_needs_a_simulator_says_so() -> None:
     problem = dc.problems.from_data(*pairs(), noise_std=NOISE)
     with pytest.raises(dc.ConfigError, match="made from data and has no simulator"):

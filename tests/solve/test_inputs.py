@@ -159,6 +159,40 @@ def test_a_problem_stands_for_its_simulator(monkeypatch):
     assert not torch.equal(a.x, dc.solve(pair, y).x)
 
 
+@pytest.mark.parametrize("date", ["2024-01-01", pd.Timestamp("2024-01-01")])
+def test_the_columns_of_a_table_that_are_no_numbers_are_named(date):
+    table = pd.DataFrame(np.zeros((5, M)))
+    table.insert(0, "date", date)
+    with pytest.raises(dc.ConfigError, match=r"5 rows and 11 columns: .* no numbers: \['date'\]"):
+        dc.solve(calibrated(), table)
+    with pytest.raises(dc.ConfigError, match="y must be a number"):
+        dc.solve(calibrated(), table["date"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "got", "words"),
+    [
+        ((10,), (10, 5), "rows seem to lie along the last axis"),
+        ((2, 5), (2, 5, 7), "rows seem to lie along the last axis"),
+        ((2, 5), (7, 5, 2), "the axes of a row are in another order"),
+        ((2, 5), (7, 10), "as many numbers a row, so reshape it"),
+        ((10,), (7, 11), "one column too many; is it a date or a row number"),
+    ],
+)
+def test_a_wrong_shape_names_the_likely_mistake(shape, got, words, tmp_path):
+    pair = SimpleNamespace(f=lambda x: x, g=lambda y: y, y_shape=shape)
+    with pytest.raises(dc.ShapeError, match=words):
+        dc.solve(pair, np.zeros(got))
+    np.save(tmp_path / "y.npy", np.zeros(got))
+    with pytest.raises(dc.ShapeError, match=words):
+        dc.solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npz")
+
+
+def test_a_wrong_shape_without_a_likely_mistake_is_only_stated():
+    with pytest.raises(dc.ShapeError, match=r"got shape \(5, 13\)$"):
+        dc.solve(calibrated(), torch.zeros(5, M + 3))
+
+
 @pytest.mark.parametrize("noise", [None, 0.1, torch.ones(M), torch.ones(5, M)])
 def test_a_wrong_width_of_y_is_named_before_the_noise(noise):
     pair = calibrated()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,6 +121,11 @@ def _tell(summary: FileSummary, output: Path) -> None:
     ends = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
     earlier = f" ({summary.resumed} from an earlier run)" if summary.resumed else ""
     say(f"{summary.rows} rows{earlier}: {ends}; answers in {output}")
+    if summary.flagged:
+        say(
+            f"{summary.flagged} rows flagged by trust as unlike the training data; 1 in 20 is by "
+            "chance, many more mean wrong units, noise or sensors"
+        )
     if summary.dropped:
         say(f"{summary.dropped} sensor values left out as outliers (column dropped)")
     told = [f"  {count:>8} {Reason[name].words}" for name, count in summary.reasons.items()]
@@ -136,4 +142,4 @@ def _tell(summary: FileSummary, output: Path) -> None:
             "of the result.)"
         )
     if output.suffix.lower() != ".npy":
-        say(f"next: deceptron view {output}")
+        say(f"next: deceptron view {shlex.quote(str(output))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -64,4 +65,5 @@ def train(
     )
     say(f"verdict: {pair.verdict}")
     asks = chosen.has_simulator and pair.calibration.doubtful(pair.noise_level)
-    say(f"next: deceptron solve {folder} y.npy -o x.zarr{' --simulator' if asks else ''}")
+    run, option = shlex.quote(str(folder)), " --simulator" if asks else ""
+    say(f"next: deceptron solve {run} y.npy -o x.zarr{option}")

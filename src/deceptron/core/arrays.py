@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 import reprlib
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -19,7 +22,8 @@ def real_tensor(name: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         return torch.from_numpy(real_array(name, value))
     if value.is_complex() or value.dtype == torch.bool or value.is_quantized:
-        raise ConfigError(f"{name} must hold real numbers; got {value.dtype}")
+        hint = _COMPLEX if value.is_complex() else ""
+        raise ConfigError(f"{name} must hold real numbers; got {value.dtype}{hint}")
     if value.is_nested or value.layout != torch.strided or value.is_meta:
         kind = "nested" if value.is_nested else f"{value.layout} on {value.device}"
         raise ConfigError(f"{name} must be a dense tensor that holds its numbers; it is {kind}")
@@ -44,9 +48,22 @@ def as_rows(name: str, value: Any, *, shape: tuple[int, ...] | None, like: Tenso
     if shape is not None and tuple(rows.shape[1:]) != tuple(shape):
         raise ShapeError(
             f"{name} must have rows of shape {tuple(shape)}, as the pair's data; "
-            f"got shape {tuple(rows.shape)}"
+            f"got shape {tuple(rows.shape)}{mistaken(tuple(rows.shape), tuple(shape))}"
         )
     return check_rows(name, rows)
+
+
+def mistaken(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The likely mistake if rows of ``shape`` were wanted; nothing if none comes to mind."""
+    if got[:-1] == shape:
+        return ": the rows seem to lie along the last axis; they must come first (transpose it)"
+    if got[1:] and sorted(got[1:]) == sorted(shape):
+        return ": the axes of a row are in another order"
+    if got[1:] and math.prod(got[1:]) == math.prod(shape):
+        return ": as many numbers a row, so reshape it"
+    if len(got) == 2 and len(shape) == 1 and got[1] == shape[0] + 1:
+        return ": one column too many; is it a date or a row number?"
+    return ""
 
 
 def rows_like(name: str, value: Any, x: Tensor) -> Tensor:
@@ -80,7 +97,7 @@ def real_array(name: str, value: Any) -> np.ndarray[Any, Any]:
         return _real_array(value)
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(
-            f"{name} must be a number or an array of numbers; got {_words(value)}"
+            f"{name} must be a number or an array of numbers; got {_words(value)}{_hint(value)}"
         ) from None
 
 
@@ -88,6 +105,8 @@ def _real_array(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         array = np.ma.filled(value.astype(np.float64), np.nan)
     elif hasattr(value, "iloc"):  # pandas
+        if any(kind in "mM" for kind in _kinds(value)):  # it would make them nanoseconds
+            raise TypeError
         array = value.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         array = np.asarray(value)
@@ -100,6 +119,39 @@ def _real_array(value: Any) -> np.ndarray[Any, Any]:
     return np.array(array, dtype=narrow, order="C")
 
 
+_COMPLEX = ": give real and imaginary parts as separate components"
+
+
+def _kinds(frame: Any) -> list[str]:
+    dtypes = frame.dtypes if hasattr(frame, "columns") else [frame.dtype]
+    return [getattr(dtype, "kind", "O") for dtype in dtypes]
+
+
+def _hint(value: Any) -> str:
+    """What to do about a value that is no array of numbers, where that is clear."""
+    if hasattr(value, "columns") and hasattr(value, "iloc"):
+        return f": these columns are no numbers: {reprlib.repr(_wordy(value))}"
+    if isinstance(value, Mapping):
+        return f": name one of its arrays, {reprlib.repr(list(value))}"
+    if isinstance(value, (str, os.PathLike)) and os.path.isfile(value):
+        return ": load the file first, for example with numpy.load"
+    if getattr(getattr(value, "dtype", None), "kind", "") == "c":
+        return _COMPLEX
+    return ""
+
+
+def _wordy(frame: Any) -> list[Any]:
+    found = []
+    for place, name in enumerate(frame.columns):
+        try:
+            _real_array(frame.iloc[:, place])
+        except (TypeError, ValueError, RuntimeError):
+            found.append(name)
+    return found
+
+
 def _words(value: Any) -> str:
+    if hasattr(value, "columns") and hasattr(value, "iloc"):
+        return f"a table of {value.shape[0]} rows and {value.shape[1]} columns"
     kind, dtype = type(value).__name__, getattr(value, "dtype", None)
     return reprlib.repr(value) if dtype is None else f"{kind} of {dtype}"

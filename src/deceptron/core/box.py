@@ -66,7 +66,7 @@ def sides(bounds: Any) -> Bounds:
     if not is_pair or any(side is None for side in bounds):
         raise ConfigError(
             f"bounds must be a pair (low, high); got {reprlib.repr(bounds)}: "
-            "infinite where there is no bound"
+            "write -inf or inf where there is no bound"
         )
     low, high = (real_tensor("bounds", side) for side in bounds)
     return low if low.ndim else float(low), high if high.ndim else float(high)

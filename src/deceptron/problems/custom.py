@@ -160,6 +160,11 @@ def _first_row(
                 return x, simulate(x)
         except SimulatorError as error:  # this row may be one that it has no answer for
             last = error
+    if isinstance(last.__cause__, (TypeError, AttributeError)):
+        raise SimulatorError(
+            f"{last}. It was given a tensor of shape {tuple(x.shape)}; if it works in NumPy, pass "
+            "simulate=dc.simulators.wrap(...), with batched=False if it takes one row"
+        ) from last.__cause__
     raise last
 
 
@@ -174,8 +179,17 @@ def _check_tensor(name: str, y: Any) -> None:
 def _sampled(
     sampler: Callable[[int, Generator], Any], count: int, generator: Generator, name: str
 ) -> Tensor:
-    with calling(f"sample of {name!r}"):
-        rows = real_tensor(f"what sample of {name!r} returns", sampler(count, generator))
+    try:
+        with calling(f"sample of {name!r}"):
+            rows = real_tensor(f"what sample of {name!r} returns", sampler(count, generator))
+    except SimulatorError as error:
+        cause = error.__cause__
+        if isinstance(cause, AttributeError) and isinstance(cause.obj, Generator):
+            raise SimulatorError(
+                f"{error}. It is given a torch.Generator; for NumPy's write rng = "
+                "np.random.default_rng(torch.randint(2**31, (), generator=generator).item())"
+            ) from cause
+        raise
     if rows.ndim < 2 or rows.shape[0] != count:
         raise ShapeError(
             f"sample of {name!r} must return {count} row(s) of at least one axis; "

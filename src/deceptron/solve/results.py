@@ -147,6 +147,8 @@ class Store:
             for piece in self.pieces(column):
                 counts += np.bincount(piece, minlength=len(kinds))
             found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
+        if "trust" in self.layout():
+            found["flagged"] = sum(int((piece > 1).sum()) for piece in self.pieces("trust"))
         if "dropped" in self.layout():
             found["dropped"] = sum(int(piece.sum()) for piece in self.pieces("dropped"))
         return found

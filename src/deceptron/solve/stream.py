@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deceptron.core.arrays import real_tensor, weight_of
+from deceptron.core.arrays import mistaken, real_tensor, weight_of
 from deceptron.core.checks import check_count, check_device, check_dtype
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.files import as_path, destination, read_json, remove_litter, write_json, writing
@@ -58,6 +58,7 @@ class FileSummary:
         statuses: how many rows ended with each status.
         reasons: how many ended for each reason.
         dropped: sensor values that were left out as outliers, in all rows.
+        flagged: rows that trust flags as unlike the training data.
     """
 
     result: Path
@@ -66,6 +67,7 @@ class FileSummary:
     statuses: dict[str, int]
     reasons: dict[str, int]
     dropped: int = 0
+    flagged: int = 0
 
 
 def solve_file(
@@ -224,7 +226,7 @@ class _Job:
         if y_shape is not None and tuple(rows.shape[1:]) != tuple(y_shape):
             raise ShapeError(
                 f"observations must have shape (rows, {', '.join(map(str, y_shape))}); "
-                f"got {tuple(rows.shape)}"
+                f"got {tuple(rows.shape)}{mistaken(tuple(rows.shape), tuple(y_shape))}"
             )
         return self._solve(rows, 0, 1)
 

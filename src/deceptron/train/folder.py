@@ -188,6 +188,12 @@ def _check_same(path: Path, wanted: Config) -> Config:
     different = difference(found, wanted)
     if different is not None:
         name, old, new = different
+        if name.endswith(".sha256"):
+            raise CheckpointError(
+                f"out={str(path.parent)!r} holds a run with other numbers in "
+                f"{name.removesuffix('.sha256')}: other data, or another noise or bounds; choose "
+                "another folder"
+            )
         raise CheckpointError(
             f"out={str(path.parent)!r} holds a run with another {name}: it has {old!r}, this call "
             f"{new!r}; choose another folder"
