@@ -255,7 +255,10 @@ def test_an_own_problem_with_odd_shapes(
     )
     try:
         pair = dc.train(problem, "smoke", tmp_path, progress=True)
-        assert "3/3 jcp" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "simulating: 64 of 64 rows (train rows)" in told
+        assert "simulating: 80 of 80 rows (val rows)" in told
+        assert "3/3 jcp" in told
         data = problem.dataset(7)
         assert dc.solve(pair, data.test.y).x.shape == (4, 2, 4)
         none = quick(problem, reverse=Stage(name="r", epochs=0, learning_rate=1, batch_size=1))

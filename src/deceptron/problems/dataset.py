@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Of the rows of a split, by a simulator that may fail; beyond that the box is wrong, or it is.
 MOST_LOST = 0.5
 SPLITS = ("train", "val", "test", "shifted", "extreme")
+# Hears of which split how many rows are simulated, and how many there will be.
+Told: TypeAlias = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +56,13 @@ class Dataset:
         problem: whose rows these are.
         seed: fixes every split, whichever are asked for and in whatever order.
         dtype: of the rows.
+        told: hears how far the simulations of a split are.
     """
 
     problem: Problem
     seed: int
     dtype: torch.dtype
+    told: Told | None = None
 
     def __repr__(self) -> str:
         return f"Dataset({self.problem.name}, seed {self.seed}, {self.dtype})"
@@ -106,8 +111,13 @@ class Dataset:
         problem, index = self.problem, SPLITS.index(split)
         latents, noise = (_generator(self.seed, index, part) for part in range(2))
         x = problem.sample(count, generator=latents, family=family, dtype=self.dtype)
+        blocks: list[Tensor] = []
         with torch.no_grad():
-            y = torch.cat([problem.simulate(rows) for rows in x.split(BLOCK)]).to(x)
+            for rows in x.split(BLOCK):
+                blocks.append(problem.simulate(rows))
+                if self.told is not None:
+                    self.told(split, min(len(blocks) * BLOCK, count), count)
+        y = torch.cat(blocks).to(x)
         if noisy:
             y = problem.add_noise(y, generator=noise, family=family)
         return _answered(problem, split, x, y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Float
@@ -83,7 +83,7 @@ class UnitlessProblem(Problem):
     def _split(self, data: Dataset, name: str, family: str, count: int, noisy: bool) -> Split:
         if self.has_simulator:
             return super()._split(data, name, family, count, noisy)
-        rows = self.original.dataset(data.seed, dtype=torch.float64)
+        rows = replace(self.original.dataset(data.seed, dtype=torch.float64), told=data.told)
         own = self.original._split(rows, name, family, count, noisy)
         return Split(self.units.reduced(own.x).to(data.dtype), own.y.to(data.dtype))
 

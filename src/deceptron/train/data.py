@@ -14,6 +14,7 @@ from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.scaler import Scaler
 from deceptron.problems import Dataset, Problem
+from deceptron.problems.dataset import Told
 from deceptron.problems.units import unresolved
 from deceptron.train.recipe import Recipe
 from deceptron.train.streams import stream
@@ -71,6 +72,7 @@ def prepare(
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
+    told: Told | None = None,
 ) -> TrainingData:
     """Draw, simulate, check and normalise; the same seed gives the same rows."""
     limited = replace(
@@ -78,7 +80,7 @@ def prepare(
         train_count=min(problem.train_count, recipe.train_rows or problem.train_count),
         val_count=min(problem.val_count, recipe.val_rows or problem.val_count),
     )
-    dataset = limited.dataset(seed, dtype=dtype)
+    dataset = replace(limited.dataset(seed, dtype=dtype), told=told)
     splits = {"train": dataset.train, "val": dataset.val}
     for name, split in splits.items():
         check_rows(f"{name}.x", split.x, problem.x_shape)

@@ -34,7 +34,7 @@ from deceptron.train.recipe import Recipe, Stage
 from deceptron.train.settings import Config
 from deceptron.train.streams import stream
 from deceptron.train.team import Team
-from deceptron.train.watch import Watcher, calibrating, is_shown, watchers
+from deceptron.train.watch import Watcher, calibrating, is_shown, simulating, watchers
 
 _States = dict[str, StageState | None]
 # Noise so small that the linear estimate does not notice it, yet its matrix is invertible.
@@ -86,9 +86,15 @@ class Training:
         if self._folder is not None:
             self._folder.start_metrics(rows)
 
-        data = prepare(
-            self._problem, self._recipe, seed=self._seed, dtype=self._dtype, device=self._device
-        )
+        with simulating(self._team.leads and progress is not False) as told:
+            data = prepare(
+                self._problem,
+                self._recipe,
+                seed=self._seed,
+                dtype=self._dtype,
+                device=self._device,
+                told=told,
+            )
         f, g = self._build(data)
         for name in plan:
             for state in (done[name], running.get(name)):

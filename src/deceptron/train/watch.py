@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from deceptron.core.errors import ConfigError
 from deceptron.core.progress import progress as show_progress
+from deceptron.problems.dataset import Told
 from deceptron.train.loop import Row
 
 # Called with the metrics of each finished epoch, a dictionary with the columns of metrics.csv.
@@ -66,6 +67,23 @@ def _shown(plan: dict[str, int], done: list[Row]) -> Iterator[Watcher]:
             tell(row["epoch"], plan[stage], words)
 
         yield show
+
+
+@contextmanager
+def simulating(shown: bool) -> Iterator[Told | None]:
+    """A function that hears how many training rows are simulated."""
+    if not shown:
+        yield None
+        return
+    with show_progress("simulating") as tell:
+        rows: dict[str, tuple[int, int]] = {}
+
+        def told(split: str, done: int, total: int) -> None:
+            rows[split] = done, total
+            over = sum(count for count, _ in rows.values())
+            tell(over, sum(count for _, count in rows.values()), f"{split} rows")
+
+        yield told
 
 
 @contextmanager
