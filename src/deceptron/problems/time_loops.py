@@ -76,14 +76,20 @@ def _chunks(x: Tensor) -> tuple[Tensor, ...]:
 
 
 class _Point:
-    """Rows of one call, run chunk by chunk."""
+    """Products at the rows of one call, chunk by chunk."""
 
-    def __init__(self, loop: TimeLoop, x: Tensor) -> None:
+    def __init__(self, products: list[Linearised], sizes: list[int]) -> None:
+        self._products, self._sizes = products, sizes
+
+    @classmethod
+    def run(cls, loop: TimeLoop, x: Tensor) -> tuple[Tensor, _Point]:
+        """Values, and the point, which must not hold them: a node of autograd that holds its own
+        result is a circle, and its states stay in memory until the garbage is collected.
+        """
         chunks = _chunks(x)
         runs = [loop.linearised(rows) for rows in chunks]
-        self.values = torch.cat([y for y, _ in runs])
-        self._products = [linearised for _, linearised in runs]
-        self._sizes = [len(rows) for rows in chunks]
+        values = torch.cat([y for y, _ in runs])
+        return values, cls([p for _, p in runs], [len(rows) for rows in chunks])
 
     def push(self, v: Tensor) -> Tensor:
         return torch.cat([p.push(rows) for p, rows in self._paired(v)])
@@ -100,10 +106,10 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, loop: TimeLoop) -> Tensor:
-        point = _Point(loop, x.detach())
+        values, point = _Point.run(loop, x.detach())
         ctx.loop, ctx.products = loop, (point.push, point.pull)
         ctx.save_for_backward(x)
-        return point.values
+        return values
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
