@@ -80,8 +80,8 @@ def simulating(shown: bool) -> Iterator[Told | None]:
 
         def told(split: str, done: int, total: int) -> None:
             rows[split] = done, total
-            over = sum(count for count, _ in rows.values())
-            tell(over, sum(count for _, count in rows.values()), f"{split} rows")
+            done_in_all, rows_in_all = map(sum, zip(*rows.values(), strict=True))
+            tell(done_in_all, rows_in_all, f"{split} rows")
 
         yield told
 
