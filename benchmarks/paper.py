@@ -13,7 +13,9 @@ the paper does. ``rows`` says how many instances a line is about.
 them; without names it evaluates every problem whose training has ended. Recorded rows of the others
 are kept. What has not ended is listed with its last epoch and how long the rest would take.
 ``--steps`` solves with D-IPG alone, for equal numbers of steps instead of a tolerance; ``--pairs``
-writes the pairs where a study looks for them (``benchmarks/paper_study.toml``).
+writes the pairs where a study looks for them (``benchmarks/paper_study.toml``). ``--winograd``
+trains periodic problems in half the time, to other round-off (``benchmarks/winograd.py``); with two
+processes, ``torchrun --nproc-per-node 2 -m benchmarks.paper NAME``, in half of that.
 
 Trainings live in ``benchmarks/results/paper``, in the repository: the weights of a finished stage
 are never trained twice. With ``--preset paper-reduced`` it does the same for the reduced protocol,
@@ -28,6 +30,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +40,7 @@ from torch import Tensor
 import deceptron as dc
 import deceptron.report
 from benchmarks.common import RESULTS, publish
+from benchmarks.winograd import fewer_products
 from deceptron.train import recipe
 from deceptron.train.data import prepare
 from deceptron.train.folder import RunFolder
@@ -464,6 +468,7 @@ if __name__ == "__main__":
     parser.add_argument("--preset", choices=FOLDERS, default="paper")
     parser.add_argument("--steps", action="store_true", help="D-IPG after equal numbers of steps")
     parser.add_argument("--pairs", action="store_true", help="write them for a study, runs/paper")
+    parser.add_argument("--winograd", action="store_true", help="fewer products in training")
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(SETTINGS):
         parser.error(f"no published settings for {', '.join(sorted(unknown))}")
@@ -475,4 +480,5 @@ if __name__ == "__main__":
         lines += [line for name in chosen.names for line in by_steps(name, chosen.preset)]
         publish("paper_steps", "D-IPG after equal numbers of steps", lines)
     else:
-        main(tuple(chosen.names), chosen.preset)
+        with fewer_products() if chosen.winograd else nullcontext():
+            main(tuple(chosen.names), chosen.preset)
