@@ -1,10 +1,10 @@
 """The published networks of the periodic problems, trained in half the time on a CPU.
 
-Nine tenths of their training are 3x3 convolutions with 48 channels, on which PyTorch runs at 80% of
-what a core can multiply: only fewer products are faster. ``winograd.c`` does with a quarter of them,
-to a relative error of 1e-6 (weight gradients: 1e-5) where PyTorch's has 2e-7. It is compiled with
-the machine's C compiler when asked for: ``python -m benchmarks.paper --winograd NAME``. ``python -m
-benchmarks.winograd`` times both and compares them with float64.
+Nine tenths of that training are 3x3 convolutions with 48 channels, on which PyTorch reaches 80% of
+what a core can multiply: only fewer products are faster. ``winograd.c`` does with a quarter of
+them, to a relative error of 1e-6 (weight gradients: 1e-5) where PyTorch has 2e-7. It is compiled
+with the machine's C compiler when asked for: ``python -m benchmarks.paper --winograd NAME``.
+``python -m benchmarks.winograd`` times both and compares them with float64.
 
 Products with Jacobians (dual numbers) and shapes that do not fit take PyTorch's convolutions.
 """
@@ -210,9 +210,7 @@ def main(rows: int = 64, grid: int = 32, channels: int = 48, times: int = 10) ->
             passes(way, images, weight, bias)
         labels = ("result", "input_gradient", "weight_gradient", "bias_gradient")
         spent = (time.process_time() - began) / times
-        lines.append(
-            {"way": name, "seconds": spent, **dict(zip(labels, errors, strict=True))}
-        )
+        lines.append({"way": name, "seconds": spent, **dict(zip(labels, errors, strict=True))})
     for line in lines:
         line["over_pytorch"] = line["seconds"] / lines[0]["seconds"]
     publish("winograd", "One convolution, both passes; relative errors against float64", lines)
