@@ -57,6 +57,11 @@ def test_a_defined_problem_does_what_the_built_in_ones_do() -> None:
     assert wide.dataset(seed=3).shifted.x.max() <= 0.5
 
 
+def test_verify_says_what_is_lost_without_noise() -> None:
+    assert "noise_std=0" in dc.problems.verify(define(noise_std=0.0), quiet=True).skipped[0]
+    assert not dc.problems.verify(define(noise_std=0.1), quiet=True).skipped
+
+
 def test_a_numpy_simulator_works_without_derivatives() -> None:
     def numpy_simulate(x: Tensor) -> np.ndarray:
         return np.tanh(x.numpy() @ MATRIX.numpy().T)

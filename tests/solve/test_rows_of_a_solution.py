@@ -132,6 +132,7 @@ def test_a_file_has_every_column(barred, kind, tmp_path):
     loaded = dc.Solution.load(path)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert loaded.frame().equals(barred.frame().astype(loaded.frame().dtypes))
+    assert loaded.frame()["trust"].tolist() == barred.trust.score.tolist()
     assert loaded.seconds == barred.seconds
     torch.testing.assert_close(loaded.x, barred.x)
     torch.testing.assert_close(loaded.std, barred.std)

@@ -34,6 +34,7 @@ def test_frame_has_a_line_per_instance():
     assert frame.loc[4, "reason"] == "NO_DATA"
     assert frame["over_noise"].isna().all()
     assert not frame["explained"].any()
+    assert "trust" not in frame  # the pair has no calibration
     assert frame["f"].tolist() == solution.cost.f.tolist()
     assert (frame["iterations"] == solution.iterations.numpy()).all()
 

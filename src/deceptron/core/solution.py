@@ -138,7 +138,11 @@ class Solution:
         return self.error_bars
 
     def frame(self) -> pd.DataFrame:
-        """A pandas table, a line per row: how it ended, its residual, what it cost."""
+        """A pandas table, a line per row: how it ended, its residual, its trust, what it cost.
+
+        ``trust`` is the score, above 1 where a row does not look like the training data; there is
+        none without a calibrated pair.
+        """
         import pandas as pd
 
         columns: dict[str, object] = {
@@ -148,6 +152,8 @@ class Solution:
         }
         names = ("iterations", "residual", "relative_residual", "over_noise", "explained", "loss")
         columns |= {name: getattr(self, name).cpu().numpy() for name in names}
+        if self.judge is not None:
+            columns["trust"] = self.trust.score.cpu().numpy()
         columns |= {f.name: getattr(self.cost, f.name).cpu().numpy() for f in fields(self.cost)}
         frame: pd.DataFrame = pd.DataFrame(columns)
         return frame.rename_axis("row")

@@ -80,6 +80,11 @@ def verify(problem: Problem, *, rows: int = 64, seed: int = 0, quiet: bool = Fal
     found = _Findings()
     x = found.of("samples in the box", lambda: _samples(problem, rows, seed))
     found.of("samples follow their generator", lambda: _follows_generator(problem, seed))
+    if not bool((torch.as_tensor(problem.noise_std) > 0).all()):
+        found.skipped.append(
+            "error bars, trust and corrections: without noise (noise_std=0) training cannot "
+            "calibrate them; state what the sensors have"
+        )
     if not problem.has_simulator:
         found.skipped.append("all about simulate (the problem was made from data)")
     elif x is not None:
