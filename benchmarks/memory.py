@@ -2,6 +2,7 @@
 
 Memory does not grow from epoch to epoch, so one of each is enough. Every problem gets a process of
 its own; what a process holds before it trains (libraries) is shown beside the peak.
+``python -m benchmarks.memory navier-stokes-2d 128`` adds a line for another grid.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from dataclasses import replace
 
 import deceptron as dc
-from benchmarks.common import publish
+from benchmarks.common import RESULTS, publish
 from deceptron.train import recipe
 
 # ru_maxrss counts KiB, on macOS bytes.
@@ -24,34 +25,43 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT / 2**20
 
 
-def measure(name: str) -> dict[str, object]:
+def measure(name: str, grid: str | None = None) -> dict[str, object]:
     before = peak_mib()
-    problem = dc.problems.get(name)
+    problem = dc.problems.get(name, **({} if grid is None else {"grid": int(grid)}))
     chosen = recipe(problem, "standard")
     stages = ("forward", "reverse", "jcp")
     once = {stage: replace(getattr(chosen, stage), epochs=1) for stage in stages}
     dc.train(problem, replace(chosen, **once))
     return {
         "problem": name,
+        "grid": problem.x_shape[-1],
         "training_rows": problem.train_count,
         "libraries_mib": before,
         "peak_mib": peak_mib(),
     }
 
 
-def in_own_process(name: str) -> dict[str, object]:
-    command = [sys.executable, "-m", "benchmarks.memory", name]
+def in_own_process(*which: str) -> dict[str, object]:
+    command = [sys.executable, "-m", "benchmarks.memory", "alone", *which]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(answer.stdout)
 
 
-def main() -> None:
-    rows = [in_own_process(name) for name in dc.problems.names()]
+def main(*which: str) -> None:
+    path, rows = RESULTS / "memory.json", []
+    if which:
+        found = in_own_process(*which)
+        place = (found["problem"], found["grid"])
+        rows = json.loads(path.read_text())["rows"]
+        rows = [row for row in rows if (row["problem"], row["grid"]) != place] + [found]
+    else:
+        rows = [in_own_process(name) for name in dc.problems.names()]
     publish("memory", "Peak memory of dc.train, preset standard, data included", rows)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(measure(sys.argv[1])))
-    else:
-        main()
+    match sys.argv[1:]:
+        case ["alone", *which]:
+            print(json.dumps(measure(*which)))
+        case which:
+            main(*which)

@@ -473,8 +473,9 @@ if __name__ == "__main__":
     if unknown := set(chosen.names) - set(SETTINGS):
         parser.error(f"no published settings for {', '.join(sorted(unknown))}")
     if chosen.pairs:
-        for name in chosen.names:
-            keep_pairs(name, chosen.preset)
+        for name in chosen.names or SETTINGS:
+            if finished(name, chosen.preset):
+                keep_pairs(name, chosen.preset)
     elif chosen.steps:
         lines = [line for line in recorded("paper_steps") if line["problem"] not in chosen.names]
         lines += [line for name in chosen.names for line in by_steps(name, chosen.preset)]
