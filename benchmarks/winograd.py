@@ -81,7 +81,8 @@ def fits(network: ResidualCNN, x: Tensor) -> bool:
 class Periodic(torch.autograd.Function):
     """``LeakyReLU(w * images + bias + beside)``, images ``(B, H, W, C)``; slope 1: no activation.
 
-    One function, because PyTorch's sums and activations take as long as these convolutions.
+    One function, because PyTorch's sums and activations take as long as these convolutions. A
+    backward pass that will itself be differentiated (``J v`` of a ``Linearisation``) is PyTorch's.
     """
 
     @staticmethod
@@ -90,12 +91,19 @@ class Periodic(torch.autograd.Function):
     ) -> Tensor:
         ctx.slope = slope
         out = _convolved(images, weight, bias, beside, slope)
-        ctx.save_for_backward(images, weight, out)
+        ctx.save_for_backward(images, weight, out, bias, beside)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        images, weight, out = ctx.saved_tensors
+        images, weight, out, bias, beside = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # Views: images may depend on beside, and that is not this function's to differentiate.
+            given = [t if t is None else t.view_as(t) for t in (images, weight, bias, beside)]
+            wanted = [t for t, need in zip(given, ctx.needs_input_grad, strict=False) if need]
+            again = _direct(*given, ctx.slope)
+            found = iter(torch.autograd.grad(again, wanted, gradient, create_graph=True))
+            return *(next(found) if need else None for need in ctx.needs_input_grad[:4]), None
         gradient = gradient.contiguous()
         if ctx.slope != 1:
             # The sign of the result is that of what was activated.
@@ -109,6 +117,14 @@ class Periodic(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             level = gradient.sum((0, 1, 2))
         return back, around, level, gradient if ctx.needs_input_grad[3] else None, None
+
+
+def _direct(
+    images: Tensor, weight: Tensor, bias: Tensor, beside: Tensor | None, slope: float
+) -> Tensor:
+    padded = nn.functional.pad(images.movedim(-1, 1), (1, 1, 1, 1), mode="circular")
+    out = nn.functional.conv2d(padded, weight, bias).movedim(1, -1)
+    return nn.functional.leaky_relu(out if beside is None else out + beside, slope)
 
 
 def _convolved(

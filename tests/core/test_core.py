@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd.function import once_differentiable
 
 import deceptron as dc
 from deceptron.core import Box
@@ -107,3 +108,24 @@ def test_a_map_that_ignores_its_input_has_a_zero_derivative():
     linear = Linearisation(lambda x: torch.ones(3, 2), x)
     assert linear.jvp(torch.ones_like(x)).tolist() == [[0.0, 0.0]] * 3
     assert linear.vjp(torch.ones(3, 2)).tolist() == [[0.0] * 4] * 3
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_backward_pass_that_has_no_derivative_is_refused_and_not_zero(once):
+    class Adjoint(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.square()
+
+        @staticmethod
+        def backward(ctx, w):
+            return (2 * ctx.saved_tensors[0] * w).detach()
+
+    if once:
+        Adjoint.backward = staticmethod(once_differentiable(Adjoint.backward))
+    x = torch.ones(3, 4)
+    with pytest.raises(dc.ConfigError, match="simulators.wrap"):
+        Linearisation(Adjoint.apply, x).jvp(x)
+    with pytest.raises(dc.ConfigError, match="simulators.wrap"):
+        jvp(Adjoint.apply, x, x)

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import conv2d, leaky_relu, pad
 
 from benchmarks.winograd import Periodic, fewer_products, fits
-from deceptron.core.differentiate import jvp
+from deceptron.core.differentiate import Linearisation, jvp
 from deceptron.maps import ResidualCNN
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -98,3 +98,13 @@ def test_networks_that_do_not_fit_are_left_alone(other):
     with fewer_products():
         assert not fits(network, x)
         assert network(x).equal(expected)
+
+
+def test_a_backward_pass_can_be_differentiated():
+    network = periodic_network()
+    generator = torch.Generator().manual_seed(2)
+    x, v = (torch.randn(3, 2, 16, 16, generator=generator) for _ in range(2))
+    expected = Linearisation(network, x).jvp(v)
+    with fewer_products():
+        assert fits(network, x)
+        assert_close(Linearisation(network, x).jvp(v), expected)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from deceptron.core.errors import ConfigError, SimulatorError
 from deceptron.core.protocols import RowMap
 
 # Torch has one level of dual numbers for all threads, and refuses a second.
@@ -33,7 +35,7 @@ def jvp(function: RowMap, x: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
         with torch.inference_mode(False), torch.no_grad():
             return jvp(function, x, tangent)
     x, tangent = (t.clone() if t.is_inference() else t for t in (x, tangent))
-    with _LEVEL, forward_ad.dual_level():
+    with _jvps_of_functions(), _LEVEL, forward_ad.dual_level():
         value, derivative = forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent)))
     # A map that ignores its input (g = 0, say) returns no tangent.
     return value, torch.zeros_like(value) if derivative is None else derivative
@@ -56,11 +58,36 @@ class Linearisation:
 
     def jvp(self, v: Tensor) -> Tensor:
         """``J v``."""
-        return pull_back(self._pulled, self._u, v, retain_graph=True)
+        product = _derivative(self._pulled, self._u, v)
+        if product is not None:
+            return product
+        if _derivative(self._y, self._x, self._u) is not None:
+            raise _differentiable_once()
+        return torch.zeros_like(self._y)
 
     def vjp(self, w: Tensor) -> Tensor:
         """``J' w``."""
         return pull_back(self._y, self._x, w, retain_graph=True)
+
+
+@contextmanager
+def _jvps_of_functions() -> Iterator[None]:
+    """What torch says of an ``autograd.Function`` without J v, in words for who wrote it."""
+    try:
+        yield
+    except (RuntimeError, SimulatorError) as error:
+        if "jvp function for custom" in f"{error} {error.__cause__}":
+            raise _differentiable_once() from error
+        raise
+
+
+def _differentiable_once() -> ConfigError:
+    return ConfigError(
+        "f has J'w but not J v: it is a torch.autograd.Function without jvp, whose backward torch "
+        "cannot differentiate (it detaches, or is once_differentiable). Pass "
+        "forward=dc.simulators.wrap(f, vjp=...), which needs no more than J'w, or "
+        "differentiable=False beside a pair"
+    )
 
 
 def pull_back(
@@ -72,17 +99,31 @@ def pull_back(
     create_graph: bool = False,
 ) -> Tensor:
     """Derivative of <output, cotangent>; zero where the output ignores the leaf."""
+    keep = retain_graph or create_graph
+    pulled = _derivative(output, leaf, cotangent, retain_graph=keep, create_graph=create_graph)
+    return torch.zeros_like(leaf) if pulled is None else pulled
+
+
+def _derivative(
+    output: Tensor,
+    leaf: Tensor,
+    cotangent: Tensor,
+    *,
+    retain_graph: bool = True,
+    create_graph: bool = False,
+) -> Tensor | None:
+    """The same; None where no path of the graph leads to the leaf."""
     if not output.requires_grad:
-        return torch.zeros_like(leaf)
+        return None
     (pulled,) = torch.autograd.grad(
         output,
         leaf,
         cotangent,
-        retain_graph=retain_graph or create_graph,
+        retain_graph=retain_graph,
         create_graph=create_graph,
         allow_unused=True,
     )
-    return torch.zeros_like(leaf) if pulled is None else pulled
+    return pulled
 
 
 # Rows that are worked on together where a Jacobian is formed: enough to outweigh what torch takes
