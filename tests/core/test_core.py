@@ -125,7 +125,7 @@ def test_a_backward_pass_that_has_no_derivative_is_refused_and_not_zero(once):
     if once:
         Adjoint.backward = staticmethod(once_differentiable(Adjoint.backward))
     x = torch.ones(3, 4)
-    with pytest.raises(dc.ConfigError, match="simulators.wrap"):
+    with pytest.raises(dc.ConfigError, match=r"simulators\.wrap"):
         Linearisation(Adjoint.apply, x).jvp(x)
-    with pytest.raises(dc.ConfigError, match="simulators.wrap"):
+    with pytest.raises(dc.ConfigError, match=r"simulators\.wrap"):
         jvp(Adjoint.apply, x, x)

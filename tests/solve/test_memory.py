@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import deceptron as dc
+
 PROGRAM = """
 import resource, torch
 import deceptron as dc
@@ -26,3 +28,16 @@ def test_ten_thousand_rows_stay_under_two_gib():
     assert run.returncode == 0, run.stderr
     peak_kib = int(run.stdout)
     assert peak_kib < 2 * 1024**2
+
+
+def test_rows_whose_gradient_nobody_asks_for_keep_no_graph():
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    taped = []
+
+    def forward(x):
+        taped.append(len(x) if x.requires_grad else 0)
+        return problem.simulate(x)
+
+    y = problem.dataset(seed=7).test.y[:100]
+    dc.solve(pair, y, forward=forward, max_iterations=0)
+    assert max(taped) == 1  # one row shows that the simulator has derivatives

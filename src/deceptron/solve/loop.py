@@ -62,6 +62,11 @@ class Loop:
         self.descent_state: RowData | None = None
         self.search_state: SearchState | None = None
 
+    @property
+    def _uses_gradients(self) -> bool:
+        by_gradient = self.stopping.gradient_tolerance is not None
+        return by_gradient or self.descent.needs_gradient or self.search.needs_trial_gradient
+
     @torch.no_grad()
     def run(self, x0: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Outcome:
         """Solve every row from ``x0``."""
@@ -76,7 +81,7 @@ class Loop:
         return Outcome.in_order(self.ended)
 
     def _start(self, x0: Float[Tensor, "B n"]) -> None:
-        trial = self.model.evaluate(x0, self.live.target)
+        trial = self.model.evaluate(x0, self.live.target, taped=self._uses_gradients)
         self.point = trial.point
         self.endings = Endings(self.model, self.stopping, self.box, self.point)
         finite = self.point.misfit.abs() < torch.inf
@@ -105,7 +110,10 @@ class Loop:
             finite = slope.isfinite()
             x = torch.where(finite[:, None], x, point.x)
             slope = torch.where(finite, slope, torch.nan)
-        trial = model.evaluate(x, live.target)
+        if self._uses_gradients:
+            trial = model.evaluate(x, live.target)
+        else:
+            trial = Trial(model.values(x, live.target), x, None)
         after = trial.point
         if self.search.needs_trial_gradient:
             after = after.changed(known_gradient=model.gradient(trial))

@@ -107,12 +107,16 @@ class Tally:
         self._rows = len(index)
 
 
+# Rows from which on a call for one of them by itself costs little.
+_MANY = 64
+
+
 @dataclass(frozen=True)
 class Trial:
     """A freshly evaluated point that still holds its graph, so that its gradient is one vjp.
 
     ``point.known_gradient`` is None until somebody asks for ``Model.gradient``. Where a surrogate
-    gives the derivatives there is no graph to hold yet.
+    gives the derivatives there is no graph to hold yet, and where nobody will ask there is none.
     """
 
     point: Point
@@ -174,25 +178,38 @@ class Model:
             y = self._rows_of_y(self._f, x.detach()).detach()
         return self._point(x, y, target)
 
-    def evaluate(self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"]) -> Trial:
-        """f at ``x``, keeping the graph for a later vjp."""
+    def evaluate(
+        self, x: Float[Tensor, "B n"], target: Float[Tensor, "B m"], *, taped: bool = True
+    ) -> Trial:
+        """f at ``x``, keeping the graph for a later vjp.
+
+        Without ``taped`` none is kept, and of many rows only the first shows that there is one: a
+        graph of all would hold every state of a simulation for nothing.
+        """
         self.charge("f")
         leaf, output = x.detach(), None
         if self._surrogate is not None:
             y = self._rows_of_y(self._f, leaf).detach()
-        else:
+        elif taped or len(x) < _MANY:
             leaf = leaf.requires_grad_()
-            try:
-                with torch.enable_grad():
-                    output = self._rows_of_y(self._f, leaf)
-            except RuntimeError as error:
-                if "requires grad" not in str(error):  # torch to NumPy code that meets a graph
-                    raise
-                raise _no_graph() from error
-            if not output.requires_grad:
-                raise _no_graph()
+            output = self._with_graph(leaf)
             y = output.detach()
-        return Trial(self._point(x, y, target), leaf, output)
+        else:
+            first = self._with_graph(leaf[:1].clone().requires_grad_()).detach()
+            y = torch.cat([first, self._rows_of_y(self._f, leaf[1:]).detach()])
+        return Trial(self._point(x, y, target), leaf, output if taped else None)
+
+    def _with_graph(self, leaf: Tensor) -> Tensor:
+        try:
+            with torch.enable_grad():
+                output = self._rows_of_y(self._f, leaf)
+        except RuntimeError as error:
+            if "requires grad" not in str(error):  # torch to NumPy code that meets a graph
+                raise
+            raise _no_graph() from error
+        if not output.requires_grad:
+            raise _no_graph()
+        return output
 
     def _point(self, x: Tensor, y: Tensor, target: Tensor) -> Point:
         objective = self.objective
