@@ -1,5 +1,8 @@
 """A simulator that has no value for some rows costs those rows, not the others."""
 
+import sys
+
+import numpy as np
 import pytest
 import torch
 
@@ -127,3 +130,51 @@ def test_a_row_alone_whose_start_raises_is_moved_as_among_others(differentiable)
     assert bool(alone.explained.all())
     torch.testing.assert_close(alone.x, together.x, rtol=0, atol=1e-3)
     assert alone.reason.tolist() == together.reason.tolist()
+
+
+def without_a_value_at(problem, bad):
+    """A simulator that raises at one point."""
+
+    def forward(x):
+        if bool(((x - bad).norm(dim=1) < 1e-4).any()):
+            raise ZeroDivisionError("no value here")
+        return problem.simulate(x)
+
+    return forward
+
+
+def test_a_row_that_is_a_part_by_itself_fails_alone(monkeypatch):
+    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 3)
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    y = problem.dataset(seed=7).test.y[:7]
+    forward = without_a_value_at(problem, dc.solve(pair, y[6], method="one-shot").x[0])
+    found = dc.solve(pair, y, forward=forward, method="one-shot")
+    assert found.reason.tolist().count(int(Reason.NONFINITE_START)) == 1
+    with pytest.raises(SimulatorError, match="no value here"):
+        dc.solve(pair, y[6], forward=forward, method="one-shot")
+
+
+@pytest.mark.parametrize("lost", [0, 4])
+def test_a_row_of_a_file_fails_alone(tmp_path, lost):
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    y = problem.dataset(seed=7).test.y[:5]
+    forward = without_a_value_at(problem, dc.solve(pair, y[lost], method="one-shot").x[0])
+    np.save(tmp_path / "y.npy", y.numpy())
+    settings = {"forward": forward, "method": "one-shot", "chunk_rows": 2}
+    dc.solve_file(pair, tmp_path / "y.npy", tmp_path / "x.npz", **settings)
+    reason = np.load(tmp_path / "x.npz")["reason"].tolist()
+    assert [row for row in range(5) if reason[row] == Reason.NONFINITE_START] == [lost]
+
+
+def test_a_callback_that_ends_the_run_ends_new_beginnings_too():
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    y = problem.dataset(seed=7).test.y[:2]
+    lost, calls = dc.solve(pair, y[0], method="one-shot").x[0], []
+
+    def fragile(x):
+        calls.append(len(x))
+        bad = (x - lost).norm(dim=1) < 1e-6
+        return torch.where(bad[:, None], torch.nan, problem.simulate(x))
+
+    dc.solve(pair, y, forward=fragile, callback=lambda number, snapshot: True)
+    assert calls == [2]

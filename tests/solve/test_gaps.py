@@ -240,3 +240,25 @@ def test_what_a_missing_sensor_would_show_is_predicted_at_every_point():
     torch.testing.assert_close(solution.x[full], x[full])
     # A pass at the start and at each of the next two points, and one more where y* is new there.
     assert torch.equal(solution.cost.g[full], torch.tensor([6, 6, 6, 4])[full])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"differentiable": False}, *({"method": m} for m in ("guarded", "one-shot", "gn", "l-bfgs"))],
+)
+def test_what_a_simulator_says_of_a_sensor_that_was_not_observed_does_not_matter(settings):
+    problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
+    y = problem.dataset(seed=7).test.y[:6] + 0.05 * torch.sin(torch.arange(64) / 5.0)
+    silent = torch.zeros(64, dtype=torch.bool).index_fill(0, torch.tensor([3, 40]), True)
+    y[:, silent] = torch.nan
+    y[1, 9] = torch.nan
+
+    def without_them(x):
+        return torch.where(silent, torch.nan, problem.simulate(x))
+
+    found, there = (
+        dc.solve(pair, y, forward=forward, max_iterations=4, **settings)
+        for forward in (without_them, problem)
+    )
+    torch.testing.assert_close(found.x, there.x, rtol=1e-3, atol=1e-3)
+    assert found.reason.tolist() == there.reason.tolist()

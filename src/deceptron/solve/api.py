@@ -23,7 +23,7 @@ from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
 from deceptron.solve.direct import answered
 from deceptron.solve.failures import with_failures_begun_again
-from deceptron.solve.forward import Normalised, as_forward
+from deceptron.solve.forward import Normalised, as_forward, judged_together
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import Method, by_values, correcting, get_method
@@ -230,16 +230,25 @@ def solve(
         recorder = None
         if history:
             recorder = Recorder(task.start, rules=() if chosen.direct else descent.rules)
+        ended = False
         with progress_callback(callback, rows=len(y), enabled=progress) as watched:
+
+            def told(number: int, snapshot: Snapshot) -> bool:
+                nonlocal ended
+                ended = watched is not None and bool(watched(number, snapshot))
+                return ended
+
+            listener = watched and told
             if chosen.direct:
-                outcome = answered(model, stopping, task.start, task.target, watched)
+                outcome = answered(model, stopping, task.start, task.target, listener)
             else:
-                outcome = run(model, task.start, task.target, recorder, watched)
+                outcome = run(model, task.start, task.target, recorder, listener)
         if task.corrections is not None:
-            task, outcome = with_failures_begun_again(task, outcome, run, recorder)
+            if not ended:
+                task, outcome = with_failures_begun_again(task, outcome, run, recorder)
             outcome = with_strays_returned(task, stopping, outcome)
     if isinstance(task.f, Normalised):
-        task.f.raise_if_silent()
+        task.f.witness.raise_if_silent()
     seconds = time.perf_counter() - started
     return solution_of(task, outcome, recorder, chosen.name, seconds)
 
@@ -271,12 +280,14 @@ def _in_parts(
                 ended = bool(watched(number, own))
             return ended
 
-        for rows in parts:
-            here: dict[str, Any] = {name: array[rows] for name, array in cut.items()}
-            here |= {"callback": watched and partial(told, rows), "progress": False}
-            if ended:
-                here["surrogate_steps"] = 0
-            solutions.append(solve(pair, y[rows], **{**settings, **here}))
+        with judged_together() as witness:
+            for rows in parts:
+                here: dict[str, Any] = {name: array[rows] for name, array in cut.items()}
+                here |= {"callback": watched and partial(told, rows), "progress": False}
+                if ended:
+                    here["surrogate_steps"] = 0
+                solutions.append(solve(pair, y[rows], **{**settings, **here}))
+    witness.raise_if_silent()
     return Solution.joined(solutions)[torch.cat(parts).argsort()]
 
 

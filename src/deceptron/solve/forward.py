@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,33 @@ def as_forward(forward: Any) -> RowMap | None:
     return in_evaluation(forward)
 
 
+class Witness:
+    """What a simulator that raises has done for the rows that are judged together."""
+
+    def __init__(self) -> None:
+        self.has_answered = False
+        self.error: SimulatorError | None = None
+
+    def raise_if_silent(self) -> None:
+        """Raise the first error if no row has ever had a value and no more rows are to come."""
+        if self.error is not None and not self.has_answered and _WITNESS.get() is not self:
+            raise self.error
+
+
+_WITNESS: ContextVar[Witness | None] = ContextVar("witness", default=None)
+
+
+@contextmanager
+def judged_together() -> Iterator[Witness]:
+    """Solves within are parts of one: that every row of a part fails raises nothing there."""
+    witness = _WITNESS.get() or Witness()
+    token = _WITNESS.set(witness)
+    try:
+        yield witness
+    finally:
+        _WITNESS.reset(token)
+
+
 class Normalised:
     """From physical units to those of the objective; shapes are checked before they broadcast.
 
@@ -46,21 +75,15 @@ class Normalised:
         self, forward: RowMap, scaler: Scaler, dtype: torch.dtype, y_shape: tuple[int, ...]
     ) -> None:
         self._forward, self._scaler, self._dtype, self._y_shape = forward, scaler, dtype, y_shape
-        self._has_answered = False
-        self._error: SimulatorError | None = None
+        self.witness = _WITNESS.get() or Witness()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Predictions for rows of latents."""
         y, error = _by_halves(self._forward, x, self._y_shape)
         if error is None or not bool(y.isnan().all()):
-            self._has_answered = True
-        self._error = self._error or error
+            self.witness.has_answered = True
+        self.witness.error = self.witness.error or error
         return self._scaler.normalise(real_tensor("what forward returns", y)).to(self._dtype)
-
-    def raise_if_silent(self) -> None:
-        """Raise the first error if no row has ever had a value."""
-        if self._error is not None and not self._has_answered:
-            raise self._error
 
 
 def _by_halves(

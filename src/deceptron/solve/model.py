@@ -213,6 +213,8 @@ class Model:
 
     def _point(self, x: Tensor, y: Tensor, target: Tensor) -> Point:
         objective = self.objective
+        if objective.observed is not None:
+            y = torch.where((objective.observed > 0) | y.isfinite(), y, target)
         r = objective.difference(y, target)
         fit = objective.fit(r)
         known = objective.tau is not None
@@ -252,14 +254,14 @@ class Model:
     def f_jvp(self, x: Tensor, tangent: Tensor) -> Float[Tensor, "B m"]:
         """J_f(x) times a direction."""
         self.charge("jvp")
-        return jvp(self._differentiable, x, tangent)[1]
+        return self.objective.seen(jvp(self._differentiable, x, tangent)[1])
 
     def image(self, point: Point, d: Float[Tensor, "B n"]) -> Float[Tensor, "B m"]:
         """J_f(x) d; of an f without derivatives the secant f(x + d) - f(x), which ``d`` spans."""
         if self._surrogate is None:
             return self.f_jvp(point.x, d)
         self.charge("f")
-        return self._rows_of_y(self._f, point.x + d).detach() - point.y
+        return self.objective.seen(self._rows_of_y(self._f, point.x + d).detach() - point.y)
 
     def linearise(self, x: Float[Tensor, "B n"], *, charged: bool = True) -> Linearisation:
         """J_f(x) for repeated products, for the price of a forward and a backward pass.
@@ -275,7 +277,9 @@ class Model:
     def f_jacobian(self, x: Float[Tensor, "B n"]) -> Float[Tensor, "B m n"]:
         """Dense J_f, charged as n jvps a row."""
         self.charge("jvp", x.shape[1])
-        return dense_jacobian(self._differentiable, x, math.prod(self.y_shape))
+        jacobian = dense_jacobian(self._differentiable, x, math.prod(self.y_shape))
+        observed = self.objective.observed
+        return jacobian if observed is None else torch.where(observed[..., None] > 0, jacobian, 0.0)
 
     def _differentiable(self, x: Tensor) -> Tensor:
         return self._rows_of_y(self._f if self._surrogate is None else self._surrogate, x)

@@ -74,11 +74,15 @@ class LeastSquares:
         self, y: Float[Tensor, "B m"], target: Float[Tensor, "B m"]
     ) -> Float[Tensor, "B m"]:
         """``f(x) - y*``, zero where nothing was observed."""
-        return y - target if self.observed is None else (y - target) * self.observed
+        return self.seen(y - target)
+
+    def seen(self, r: Float[Tensor, "B m"]) -> Float[Tensor, "B m"]:
+        """Zero where nothing was observed, whatever a simulator says there, NaN included."""
+        return r if self.observed is None else torch.where(self.observed > 0, r, 0.0)
 
     def weigh(self, r: Float[Tensor, "B m"]) -> Float[Tensor, "B m"]:
         """``w r``; w is diagonal, so this is also its transpose."""
-        return r if self.weight is None else r * self.weight
+        return r if self.weight is None else self.seen(r) * self.weight
 
     def weigh_columns(self, jacobian: Float[Tensor, "B m n"]) -> Float[Tensor, "B m n"]:
         """``w J``."""

@@ -224,8 +224,10 @@ class _Growth:
 
     def _measured(self, rows: Rows, image: Float[Tensor, "k m"]) -> Float[Tensor, "B m"]:
         """Images in units of the noise; one that is not finite counts as zero."""
-        finite = torch.where(image.isfinite().all(1)[:, None], image, 0.0)
-        return self._placed(rows, finite / self._span.noise[rows])
+        noise = self._span.noise[rows]
+        seen = torch.where(noise < torch.inf, image, 0.0)
+        finite = torch.where(seen.isfinite().all(1)[:, None], seen, 0.0)
+        return self._placed(rows, finite / noise)
 
     def _placed(self, rows: Rows, values: Float[Tensor, "k c"]) -> Float[Tensor, "B c"]:
         """Values of some rows among zeros for the others."""

@@ -38,6 +38,7 @@ from deceptron.core.protocols import Pair
 from deceptron.core.work import engine, succeed
 from deceptron.solve.api import solve
 from deceptron.solve.files import Rows, Source, check_suffix, source
+from deceptron.solve.forward import judged_together
 from deceptron.solve.methods import Method, get_method
 from deceptron.solve.outliers import outliers
 from deceptron.solve.results import MARK, SUFFIXES, Store, columns_of, is_ours, mark_of
@@ -213,8 +214,10 @@ class _Job:
     chunk_rows: int = 1
 
     def __call__(self, start: int) -> None:
-        with self.source.opened() as rows:
+        with self.source.opened() as rows, judged_together() as witness:
             columns = self._solve(rows, start, min(start + self.chunk_rows, self.rows))
+        if not any((self.parts / "done").glob("*.json")):  # else it has answered rows of another
+            witness.raise_if_silent()
         store = Store(_store(self.parts, self.run), self.rows, self.chunk_rows)
         store.write(start, columns)
         note = {"run": self.run, "threads": torch.get_num_threads()}
@@ -228,7 +231,8 @@ class _Job:
                 f"observations must have shape (rows, {', '.join(map(str, y_shape))}); "
                 f"got {tuple(rows.shape)}{mistaken(tuple(rows.shape), tuple(y_shape))}"
             )
-        return self._solve(rows, 0, 1)
+        with judged_together():  # a row that fails is not the file
+            return self._solve(rows, 0, 1)
 
     def _solve(self, rows: Rows, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
         y = _tensor(rows, start, stop, self.dtype, self.device)
