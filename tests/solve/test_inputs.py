@@ -349,6 +349,20 @@ def test_autocast_around_a_solve_changes_nothing(method):
     assert torch.equal(solution.x, dc.solve(pair, y, method=method).x)
 
 
+def test_autocast_around_error_bars_and_trust_changes_nothing():
+    pair = dc.load("heat-1d")
+    y = dc.problems.get("heat-1d").dataset(seed=7).test.y[:4]
+    plain, half = (dc.solve(pair, y) for _ in range(2))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = half.std, half.interval()[0], half.trust.score, dc.trust(pair, y).score
+        drawn = half.posterior(2, generator=torch.Generator().manual_seed(0))
+    expected = plain.std, plain.interval()[0], plain.trust.score, plain.trust.score
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    again = plain.posterior(2, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drawn, again)
+
+
 @pytest.mark.parametrize("method", ["guarded", "lm", "l-bfgs"])
 def test_inference_mode_around_a_solve_changes_nothing(method):
     pair = calibrated()

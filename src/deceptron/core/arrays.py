@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -155,3 +156,13 @@ def _words(value: Any) -> str:
         return f"a table of {value.shape[0]} rows and {value.shape[1]} columns"
     kind, dtype = type(value).__name__, getattr(value, "dtype", None)
     return reprlib.repr(value) if dtype is None else f"{kind} of {dtype}"
+
+
+@contextmanager
+def no_autocast() -> Iterator[None]:
+    """Half precision, switched on for a network around us, is not for a solver's differences."""
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core import html
+from deceptron.core.arrays import no_autocast
 from deceptron.core.error_bars import ErrorBars, JoinedBars, NoRows
 from deceptron.core.errors import ConfigError, SolveFailed
 from deceptron.core.history import Cost, History
@@ -82,6 +83,7 @@ class Solution:
         """Mask of the rows that met a stopping rule."""
         return self.status == Status.CONVERGED
 
+    @no_autocast()
     def posterior(
         self, samples: int = DRAWS, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, "S B *x"]:
@@ -98,6 +100,7 @@ class Solution:
         return self._bars().sample(samples, generator=generator)
 
     @cached_property
+    @no_autocast()
     def std(self) -> Float[Tensor, "B *x"]:
         """Calibrated standard deviation of each component of ``x``.
 
@@ -105,6 +108,7 @@ class Solution:
         """
         return self._bars().std(DRAWS, generator=_fixed())
 
+    @no_autocast()
     def interval(
         self, level: float = 0.9, *, samples: int = DRAWS
     ) -> tuple[Float[Tensor, "B *x"], Float[Tensor, "B *x"]]:
@@ -121,6 +125,7 @@ class Solution:
         return bars.ends(std, level, samples=samples)
 
     @cached_property
+    @no_autocast()
     def trust(self) -> Trust:
         """Whether each observation looks like what the pair was trained on; see ``dc.trust``."""
         if self.judge is None:

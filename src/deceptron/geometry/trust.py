@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
-from deceptron.core.arrays import as_rows, rms, weight_of
+from deceptron.core.arrays import as_rows, no_autocast, rms, weight_of
 from deceptron.core.calibration import Calibration, TrustLimits, calibration_of
 from deceptron.core.checks import check_pair
 from deceptron.core.pieces import rows_at_a_time
@@ -35,6 +35,7 @@ _TRIPS = ("round_trip", "latent_round_trip")
 NEXT_TO_NOTHING = 0.01
 
 
+@no_autocast()
 def trust(pair: Pair, y: Any) -> Trust:
     """Whether each observation looks like what the pair was trained on, by two round trips and by
     its distance from the training data.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from deceptron.core.arrays import as_rows, real_tensor
+from deceptron.core.arrays import as_rows, no_autocast, real_tensor
 from deceptron.core.box import Bounds
 from deceptron.core.checks import check_count, check_flags
 from deceptron.core.errors import ConfigError, ShapeError
@@ -164,7 +162,7 @@ def solve(
         first = {"surrogate_steps": 0, "max_iterations": surrogate_steps, "history": False}
         warm = solve(pair, y, **{**settings, **alone, **first})
         x0 = warm.x
-    with torch.inference_mode(False), torch.no_grad(), _no_autocast():
+    with torch.inference_mode(False), torch.no_grad(), no_autocast():
         task = prepare(
             known,
             y.clone() if y.is_inference() else y,
@@ -302,13 +300,3 @@ def _check_surrogate_steps(steps: int, forward: RowMap | None, method: Method) -
             f"surrogate_steps has no use in method {method.name!r}, which takes no steps; "
             f"got {steps}"
         )
-
-
-@contextmanager
-def _no_autocast() -> Iterator[None]:
-    """Half precision, switched on for a network around us, is not for a solver's differences."""
-    with ExitStack() as stack:
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        yield

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from deceptron.core.arrays import as_rows
+from deceptron.core.arrays import as_rows, no_autocast
 from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError
@@ -26,6 +26,7 @@ ORDINARY, NORMAL = 0.95, 1.96
 ALIKE, PASSES = 0.7, 8
 
 
+@no_autocast()
 def outliers(
     pair: Pair, y: Any, *, noise_std: Any = None, limit: float = 6.0, most: float = 0.05
 ) -> Bool[Tensor, "B *y"]:
