@@ -60,14 +60,19 @@ def environment() -> dict[str, object]:
     }
 
 
-def publish(name: str, title: str, rows: list[dict[str, object]]) -> None:
-    """Print rows as a table and keep them, with the environment, in ``benchmarks/results``."""
+def show(title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows as a table."""
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(column.replace("_", " "))
     for row in rows:
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
     Console(width=120).print(table)
+
+
+def publish(name: str, title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows as a table and keep them, with the environment, in ``benchmarks/results``."""
+    show(title, rows)
     RESULTS.mkdir(exist_ok=True)
     record = {"title": title, "environment": environment(), "rows": rows}
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -10,8 +10,9 @@ LM and GN run on the same surrogate with the settings of the paper's appendix; `
 the paper does. ``rows`` says how many instances a line is about.
 
 ``python -m benchmarks.paper NAME ...`` trains or resumes the problems that are named and evaluates
-them; without names it evaluates every problem whose training has ended. Recorded rows of the others
-are kept. What has not ended is listed with its last epoch and how long the rest would take.
+them, up to half an hour each; recorded rows of the others are kept. Without names it shows all that
+is recorded, and evaluates what has ended since. What has not ended is listed with its last epoch
+and how long the rest would take.
 ``--steps`` solves with D-IPG alone, for equal numbers of steps instead of a tolerance; ``--pairs``
 writes the pairs where a study looks for them (``benchmarks/paper_study.toml``). ``--winograd``
 trains periodic problems in half the time, to other round-off (``benchmarks/winograd.py``); with two
@@ -39,7 +40,7 @@ from torch import Tensor
 
 import deceptron as dc
 import deceptron.report
-from benchmarks.common import RESULTS, publish
+from benchmarks.common import RESULTS, publish, show
 from benchmarks.winograd import fewer_products
 from deceptron.train import recipe
 from deceptron.train.data import prepare
@@ -442,18 +443,48 @@ def recorded(name: str) -> list[dict[str, object]]:
     return rows
 
 
+def beside_the_paper(preset: str) -> list[dict[str, object]]:
+    """The recorded D-IPG of each problem and branch after the published one."""
+    rows = [row for row in recorded(preset) if row["method"] == "d-ipg"]
+    several = {row["problem"] for row in rows if row["seed"] == "mean"}
+    columns = (*MEASURED, "residual", "time_over_lm", "time_over_gn")
+    lines: list[dict[str, object]] = []
+    for problem, branch in dict.fromkeys((row["problem"], row["branch"]) for row in rows):
+        for whose in ("paper", "mean" if problem in several else 7):
+            row = next(
+                row
+                for row in rows
+                if (row["problem"], row["branch"], row["seed"]) == (problem, branch, whose)
+            )
+            label = {
+                "problem": problem,
+                "branch": branch,
+                "of": "paper" if whose == "paper" else "us",
+            }
+            lines.append(label | {key: "" if row[key] is None else row[key] for key in columns})
+    return lines
+
+
+def record(rows: list[dict[str, object]], preset: str) -> None:
+    """Print them and keep them, in the order of the paper."""
+    rows = sorted(rows, key=lambda row: list(SETTINGS).index(str(row["problem"])))
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    rows = [{key: row.get(key) for key in columns} for row in rows]
+    publish(preset.replace("-", "_"), f"preset {preset}, solved as in the paper", rows)
+
+
 def main(names: tuple[str, ...] = (), preset: str = "paper") -> None:
     for name in names:
         if not finished(name, preset):
             for seed, folder in folders(name, preset).items():
                 dc.train(name, preset, folder, seed=seed)
-    ready = [name for name in names or SETTINGS if finished(name, preset)]
-    rows = [row for row in recorded(preset) if row["problem"] not in ready]
-    rows += [row for name in ready for row in rows_of(name, preset)]
-    rows.sort(key=lambda row: list(SETTINGS).index(str(row["problem"])))
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    rows = [{key: row.get(key) for key in columns} for row in rows]
-    publish(preset.replace("-", "_"), f"preset {preset}, solved as in the paper", rows)
+    known = {row["problem"] for row in recorded(preset)}
+    for name in names or [name for name in SETTINGS if name not in known]:
+        if finished(name, preset):
+            rows = [row for row in recorded(preset) if row["problem"] != name]
+            record([*rows, *rows_of(name, preset)], preset)
+    if not names:
+        show("D-IPG of the paper and ours", beside_the_paper(preset))
     if preset == "paper":
         rest = unfinished()
         if rest:
