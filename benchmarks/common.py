@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
@@ -67,7 +68,9 @@ def show(title: str, rows: list[dict[str, object]]) -> None:
         table.add_column(column.replace("_", " "))
     for row in rows:
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console(width=120).print(table)
+    wide = Console(width=1000)
+    needed = Measurement.get(wide, wide.options, table).maximum
+    Console(width=max(120, needed)).print(table)
 
 
 def publish(name: str, title: str, rows: list[dict[str, object]]) -> None:

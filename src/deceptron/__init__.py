@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from deceptron.geometry import jcp, rjcp, trust
     from deceptron.maps import Deceptron, load, save
-    from deceptron.solve import methods, outliers, solve, solve_file
+    from deceptron.solve import methods, outliers, reverse_price, solve, solve_file
     from deceptron.train import recalibrate, train
 
 __version__ = "0.2.0"
@@ -54,6 +54,7 @@ __all__ = [
     "outliers",
     "problems",
     "recalibrate",
+    "reverse_price",
     "rjcp",
     "save",
     "simulators",
@@ -79,7 +80,7 @@ _ROOMS = {
     ),
     "geometry": ("jcp", "rjcp", "trust"),
     "maps": ("Deceptron", "load", "save"),
-    "solve": ("methods", "outliers", "solve", "solve_file"),
+    "solve": ("methods", "outliers", "reverse_price", "solve", "solve_file"),
     "train": ("recalibrate", "train"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -235,6 +235,32 @@ def test_a_few_pairs_come_close_to_the_dense_answer(differentiable):
     assert rmse[0] < 1.1 * rmse[1]
 
 
+@pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
+def test_the_dearer_a_pass_through_g_the_fewer_are_made(differentiable):
+    case = Case(60, 80)
+    _, y = case.observe(12)
+    settings, runs = {}, 3
+    if not differentiable:
+        matrix = case.matrix.numpy()
+        settings = {"forward": lambda x: x.numpy() @ matrix.T, "differentiable": False}
+        runs = 2
+    passes = []
+    for price in (0.0, 1.0, 100.0):
+        method = dc.methods.guarded(reverse_price=price)
+        solution = dc.solve(case.pair, y, method=method, noise_std=NOISE, **settings)
+        passes.append(float(solution.cost.g.double().mean()))
+        # A start, a linearisation, an end; later ones grow from the correction so far.
+        steps = solution.iterations.double()
+        spans = correction.PAIRS[0] + (steps - 1).clamp_min(0) * correction.PAIRS[1]
+        assert bool((solution.cost.forward <= 1 + runs * spans + 4 * steps).all())
+    if not differentiable:
+        assert passes[0] == passes[2]  # every direction is one run, whoever suggests it
+        return
+    assert passes[0] > passes[1] > passes[2]
+    # g(y), g(y_t), and one direction that shows what another would be worth.
+    assert passes[2] <= 1 + 2 * float(steps.mean())
+
+
 def test_noise_three_times_what_is_stated_is_found_where_nobody_told_it():
     case = Case(8, 60, share=1.0)
     truth, y = case.observe(40, noise=3 * NOISE)

@@ -65,6 +65,7 @@ class MeasuredSpan:
         for number, member in enumerate(corrections.members):
             self.members_of.setdefault(member.basis, []).append(number)
         self.home = next(iter(self.members_of))
+        self._stiffness = {b: 1 / self.spectra[members] for b, members in self.members_of.items()}
         self.residual = -model.objective.whiten(point.r).double()
         self.noise = 1 / model.objective.whiten(torch.ones_like(point.r)).double()
         self.reserve(0)
@@ -134,7 +135,7 @@ class MeasuredSpan:
             c = turned(d, self.home, basis)
             room = self._room_c[basis]
             room[:, k] = c
-            columns = (c[:, None] / self.spectra[members]) @ room[:, : k + 1].mT
+            columns = (c[:, None] * self._stiffness[basis]) @ room[:, : k + 1].mT
             self._room_stiffness[members, :, k, : k + 1] = columns.movedim(1, 0)
             self._room_stiffness[members, :, : k + 1, k] = columns.movedim(1, 0)
 

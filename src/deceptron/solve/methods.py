@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.checks import check_choice, check_count
+from deceptron.core.checks import check_choice, check_count, check_range
 from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve.conjugate_gradients import ConjugateGradients
@@ -59,6 +59,7 @@ class Method:
             differs from row to row, and twice its RMS covers most rows.
         corrects: rows are corrected by their evidence (``solve/descents/correction.py``) where
             noise and plausible corrections are known.
+        reverse_price: what a pass through g costs then, in products with the Jacobian.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Method:
     secants: Directions | None = None
     surrogate_margin: float = 1.0
     corrects: bool = False
+    reverse_price: float = 0.0
 
 
 def d_ipg(relaxation: float = 0.4, search: Armijo | None = None) -> Method:
@@ -126,6 +128,7 @@ def d_ipg_tangent(search: Armijo | None = None) -> Method:
 
 def guarded(
     *,
+    reverse_price: float = 0.0,
     quality: float = 0.5,
     directions: Directions | None = None,
     cg_steps: int = 20,
@@ -135,11 +138,15 @@ def guarded(
 ) -> Method:
     """The default: g(y), corrected where it does not fit the data (``docs/ideas``).
 
-    The settings are those of the safeguarded steps that it takes instead of corrections if the
-    noise is not known, or if a stopping rule other than the noise, a start or a prior is given.
-    They converge for any g (proof in ``solve/descents/guarded.py``).
+    All settings but the first are those of the safeguarded steps that it takes instead of
+    corrections if the noise is not known, or if a stopping rule other than the noise, a start or a
+    prior is given. They converge for any g (proof in ``solve/descents/guarded.py``).
 
     Args:
+        reverse_price: what a pass through g costs, in products with the simulator's Jacobian
+            (``dc.reverse_price`` measures it). By default g is free beside the simulator. Where it
+            is not, a direction that the network suggests must gain more to be tried again: faster,
+            at up to a tenth more error. For simulators with derivatives, beyond 32 unknowns.
         quality: a learned step is taken alone while it leaves at most this share of the residual.
         directions: how many learned directions a step may combine, and when one more pays.
         cg_steps: most conjugate-gradient steps of an inner solve.
@@ -164,6 +171,7 @@ def guarded(
         secants=replace(directions, pays=directions.pays / 2),
         surrogate_margin=2.0,
         corrects=True,
+        reverse_price=check_range("reverse_price", reverse_price, low=0.0),
     )
 
 
@@ -185,7 +193,7 @@ def correcting(
     ``chance`` the log odds that a row has nothing to correct. With a ``family`` the mean of its
     posterior is tried first.
     """
-    descent = Correction(corrections, noise, free_noise, family, chance)
+    descent = Correction(corrections, noise, free_noise, family, chance, method.reverse_price)
     return replace(
         method,
         descent=lambda n: descent,

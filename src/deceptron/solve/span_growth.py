@@ -3,6 +3,11 @@
 With e the correction that suits the subspace so far and ``left`` the residual that it leaves, the
 pair is the preconditioned gradient ``t K J' left - e``, and what the learned inverse makes of that
 residual, ``g(y_t + left) - g(y_t)``. Without derivatives the gradient is the surrogate's.
+
+A gradient costs a product with J' and one with J, a learned direction a pass through g and one with
+J. Where a pass is dear beside a product, and a learned direction has lowered the misfit by less for
+its price than the gradient before it, by a factor, the row takes two gradients in that many of the
+next pairs.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share of it, or of what
 # pure noise would leave, is the last: below the noise there is nothing to explain.
 PAYS = 0.001
+LONGEST_WAIT = 1000.0
 # What is left of a direction that others span already is round-off.
 LEAST_NEW = 1e-6
 # Nearer to a bound than this, in units of the family's spread, is at it.
@@ -36,14 +42,18 @@ Rows: TypeAlias = Tensor | slice
 SoFar: TypeAlias = tuple[Int[Tensor, " B"], Float[Tensor, " B"]]
 
 
-def grow(span: MeasuredSpan, so_far: SoFar | None, pairs: int) -> None:
-    """At most so many pairs; the first direction is the correction so far.
+def grow(
+    span: MeasuredSpan, so_far: SoFar | None, pairs: int, *, reverse_price: float = 0.0
+) -> None:
+    """At most so many pairs of a gradient and a learned direction, or as many simulator runs; the
+    first direction is the correction so far. A pass through g is taken to cost ``reverse_price``
+    products with the Jacobian.
 
     The first linearisation pays no heed to bounds: its goal is cut off there. A row that this
     leaves unexplained keeps to the components that no bound holds from then on: what is sought
     beyond the bounds and cut off again need not explain anything.
     """
-    growth = _Growth(span, so_far, pairs)
+    growth = _Growth(span, so_far, pairs, reverse_price)
     for _ in range(pairs):
         if not growth.add_pair():
             break
@@ -56,12 +66,21 @@ class _Growth:
     It is that under the prior ``N(0, t K)``, K the row's ``member``.
     """
 
-    def __init__(self, span: MeasuredSpan, so_far: SoFar | None, pairs: int) -> None:
+    def __init__(
+        self, span: MeasuredSpan, so_far: SoFar | None, pairs: int, reverse_price: float
+    ) -> None:
         self._span = span
         span.reserve(2 * pairs + (so_far is not None))
         self._going = torch.ones_like(span.point.misfit, dtype=torch.bool)
         self._here = _Here(span.model, span.point, slice(None))
         self._reversed: Tensor | None = None
+        # Simulator runs of a gradient and of a learned direction.
+        self._runs = (2, 1) if span.model.has_derivatives else (1, 1)
+        self._budget = torch.full_like(self._going, pairs * sum(self._runs), dtype=torch.int64)
+        # Without derivatives both are suggestions of a network, and one is as dear as the other.
+        self._reverse_price = reverse_price if span.model.has_derivatives else 0.0
+        # Pairs for which the learned direction is not tried.
+        self._waits = torch.zeros_like(self._budget)
         self._member, self._t = _prior(span, so_far)
         # 1 where a component may move, 0 where a bound holds it; None: all may.
         self._free: Tensor | None = None
@@ -83,21 +102,45 @@ class _Growth:
             return False
         if 2 * len(rows) <= len(self._here.point.x):
             self._here = _Here(span.model, span.point, rows, charged=False)
-        before = self._value
-        for direction in (self._gradient, self._learned):
-            d = direction()
-            if self._free is not None:
-                d = span.home.forward(self._free * span.home.back(d))
-            d = torch.where(d.isfinite().all(1)[:, None], d, 0.0)
-            if len(rows) < len(self._going):
-                # Rows that are done have neighbours that are not: a zero costs nothing.
-                d = d * self._going[:, None]
-            self._add(d, self._going)
-            self._fit()
+        before, learned = self._value, self._going & (self._waits == 0)
+        by_gradient = self._take(self._gradient(self._going))
+        by_second = self._take(self._second(learned, self._going & ~learned))
+        # Both need an image; what differs is g beside a product with J'.
+        dearer = self._reverse_price * by_gradient / by_second
+        dearer = dearer.nan_to_num(0.0, posinf=LONGEST_WAIT).clamp(0.0, LONGEST_WAIT)
+        self._waits = torch.where(learned, dearer.to(torch.int64), self._waits - 1).clamp_min(0)
+        gradient, suggestion = self._runs
+        self._budget = self._budget - gradient - torch.where(learned, suggestion, gradient)
         noise = span.model.objective.count.to(before)
         pays = before - self._value > PAYS * torch.maximum(before, noise)
-        self._going = self._going & pays
+        self._going = self._going & pays & (self._budget >= sum(self._runs))
         return True
+
+    def _second(
+        self, learned: Bool[Tensor, " B"], other: Bool[Tensor, " B"]
+    ) -> Float[Tensor, "B n"]:
+        """What the learned inverse suggests where that is worth its price, else another gradient
+        (that of what the first one has left).
+        """
+        if not bool(learned.any()):
+            return self._gradient(other)
+        d = self._learned(learned)
+        if not bool(other.any()):
+            return d
+        return torch.where(other[:, None], self._gradient(other), d)
+
+    def _take(self, d: Float[Tensor, "B n"]) -> Float[Tensor, " B"]:
+        """Add the direction for the rows that still grow, and by how much it lowers the misfit."""
+        span, before = self._span, self._value
+        if self._free is not None:
+            d = span.home.forward(self._free * span.home.back(d))
+        d = torch.where(d.isfinite().all(1)[:, None], d, 0.0)
+        if not bool(self._going.all()):
+            # Rows that are done have neighbours that are not: a zero costs nothing.
+            d = d * self._going[:, None]
+        self._add(d, self._going)
+        self._fit()
+        return before - self._value
 
     def _fit(self) -> None:
         span = self._span
@@ -108,11 +151,11 @@ class _Growth:
         self._e, self._value = span.coefficients(z[0]), value[0]
         self._left = span.residual - span.image(z[0])
 
-    def _gradient(self) -> Float[Tensor, "B n"]:
+    def _gradient(self, asked: Bool[Tensor, " B"]) -> Float[Tensor, "B n"]:
         """Coefficients of ``t K J' left - e``, among the free components where some are held."""
         here = self._here
         whitened = here.model.objective.whiten(self._left[here.rows].to(here.point.x))
-        here.model.charge("vjp", self._going[here.rows].to(torch.int64))
+        here.model.charge("vjp", asked[here.rows].to(torch.int64))
         uphill = self._placed(here.rows, here.jacobian.vjp(whitened).double())
         d = self._preconditioned(uphill) - self._e
         if self._heeds_bounds:
@@ -124,13 +167,16 @@ class _Growth:
         among = self._preconditioned(self._free * (uphill - self._stiff(self._e)))
         return torch.where((self._free < 1).any(1)[:, None], among, d)
 
-    def _learned(self) -> Float[Tensor, "B n"]:
+    def _learned(self, asked: Bool[Tensor, " B"]) -> Float[Tensor, "B n"]:
         """Coefficients of what g makes of the residual that is left."""
-        span, rows, point = self._span, self._here.rows, self._here.point
+        span = self._span
+        rows: Rows = slice(None) if bool(asked.all()) else asked.nonzero().flatten()
+        model, point = span.model, span.point
+        if not isinstance(rows, slice):
+            model, point = model.at(rows), point.take(rows)
         noise = span.noise[rows]
         coloured = torch.where(noise.isfinite(), self._left[rows] * noise, 0.0)
-        asked = self._going[rows].to(torch.int64)
-        ahead = self._here.model.g(point.y + coloured.to(point.y), asked)
+        ahead = model.g(point.y + coloured.to(point.y))
         if self._reversed is None:
             self._reversed = span.model.g(span.point.y)
         return self._placed(rows, span.home.forward(ahead - self._reversed[rows]))

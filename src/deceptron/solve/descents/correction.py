@@ -76,6 +76,7 @@ class Correction(Descent[Corrected]):
         free_noise: whether the noise may be larger than it is said to be, from the start.
         family: the mean of its posterior is the guess, where the span is the whole space.
         chance: log odds that a row has nothing to correct.
+        reverse_price: what a pass through g costs in products with the Jacobian.
     """
 
     corrections: Corrections
@@ -83,6 +84,7 @@ class Correction(Descent[Corrected]):
     free_noise: bool
     family: DiagonalGaussian | None = None
     chance: float = -math.inf
+    reverse_price: float = 0.0
 
     rules = ("correction", "regression")
     notes = ("member", "size", "noise", "spread", "guess_spread", "count")
@@ -170,7 +172,8 @@ class Correction(Descent[Corrected]):
             span.fill()
         else:
             so_far = None if state is None else (state.member, state.size)
-            grow(span, so_far, PAIRS[0 if state is None else 1])
+            pairs = PAIRS[0 if state is None else 1]
+            grow(span, so_far, pairs, reverse_price=self.reverse_price)
         weight = objective.whiten(torch.ones_like(point.r))
         precision = (weight * self.table_noise.to(weight)).double().square().mean(1)
         quadratics = span.quadratics()
