@@ -146,7 +146,7 @@ def guarded(
         reverse_price: what a pass through g costs, in products with the simulator's Jacobian
             (``dc.reverse_price`` measures it). By default g is free beside the simulator. Where it
             is not, a direction that the network suggests must gain more to be tried again: faster,
-            at up to a tenth more error. For simulators with derivatives, beyond 32 unknowns.
+            and somewhat less accurate. For simulators with derivatives, beyond 32 unknowns.
         quality: a learned step is taken alone while it leaves at most this share of the residual.
         directions: how many learned directions a step may combine, and when one more pays.
         cg_steps: most conjugate-gradient steps of an inner solve.

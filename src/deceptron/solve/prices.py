@@ -27,10 +27,9 @@ def reverse_price(pair: Pair, y: Any, *, forward: Any) -> float:
         method = dc.methods.guarded(reverse_price=price)
         solution = dc.solve(pair, y, forward=problem, method=method)
 
-    By default the solver takes g to be free, as it is beside a simulator worth the name. Where the
-    simulator is as cheap as a network, telling it the price halves its time, at up to a tenth more
-    error off distribution. A solve itself never looks at a clock: the same price gives the same
-    answers.
+    By default the solver takes g to be free, as it nearly is beside most simulators. Where one is
+    as cheap as a network, telling it the price halves its time, at errors up to a fifth higher. A
+    solve itself never looks at a clock: the same price gives the same answers.
 
     Args:
         pair: as for ``dc.solve``.
