@@ -38,7 +38,7 @@ from deceptron.solve.units import Door
 
 # Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
 # A network keeps some two kilobytes for each number until its gradient has been asked for.
-ROWS, NUMBERS = 4096, 2**20
+ROWS, NUMBERS = 4096, 2**19
 
 
 def solve(
