@@ -110,6 +110,15 @@ def test_a_map_that_ignores_its_input_has_a_zero_derivative():
     assert linear.vjp(torch.ones(3, 2)).tolist() == [[0.0] * 4] * 3
 
 
+def test_a_map_of_steps_has_a_derivative_of_zero():
+    """Its J'u is zero for every u, which is no sign of a backward pass without a derivative."""
+    x = torch.randn(3, 4)
+    for steps in (torch.round, torch.sign):
+        linear = Linearisation(steps, x)
+        assert not bool(linear.jvp(torch.ones_like(x)).any())
+        assert not bool(linear.vjp(torch.ones_like(x)).any())
+
+
 @pytest.mark.parametrize("once", [False, True])
 def test_a_backward_pass_that_has_no_derivative_is_refused_and_not_zero(once):
     class Adjoint(torch.autograd.Function):

@@ -235,6 +235,24 @@ def test_a_few_pairs_come_close_to_the_dense_answer(differentiable):
     assert rmse[0] < 1.1 * rmse[1]
 
 
+def test_a_direction_that_the_span_holds_but_for_round_off_is_not_taken():
+    """Single precision: a suggestion that is a multiple of the first one, with noise of 1e-4."""
+    case = Case(60, 80)
+    _, y = case.observe(3)
+    pair = case.pair.float()
+    case.pair = pair
+    with torch.no_grad():
+        span, _ = spanned(case, y.float())
+        growth = span_growth._Growth(span, None, 14, 0.0)
+        first = normal(3, 60)
+        growth._add(first, None)
+        for size, taken in ((1e-4, False), (1.0, True)):
+            growth._add(first + size * normal(3, 60, seed=1), None)
+            lengths = span.directions[:, -1].norm(dim=1)
+            assert bool((lengths > 0.5).all()) == taken
+            assert bool((lengths > 0).any()) == taken
+
+
 @pytest.mark.parametrize("differentiable", [True, False], ids=["derivatives", "values"])
 def test_the_dearer_a_pass_through_g_the_fewer_are_made(differentiable):
     case = Case(60, 80)

@@ -31,6 +31,21 @@ def test_a_simulator_of_values_has_no_price(seen):
     assert dc.reverse_price(pair, y, forward=dc.simulators.wrap(values_only(problem))) == 0
 
 
+def test_a_simulator_that_fails_is_named_and_a_bad_row_is_left_out(seen):
+    problem, pair, y = seen
+    with pytest.raises(dc.SimulatorError, match="division"):
+        dc.reverse_price(pair, y, forward=lambda x: x / (1 // 0))
+    with pytest.raises(dc.ConfigError, match="finite value"):
+        dc.reverse_price(pair, y, forward=lambda x: torch.nan * x)
+    with pytest.raises(dc.ConfigError, match="graph"):
+        dc.reverse_price(pair, y, forward=lambda x: problem.simulate(x.detach()))
+    with pytest.raises(dc.ConfigError, match="simulator"):
+        dc.reverse_price(pair, y, forward=None)
+    bad = y.clone()
+    bad[0] = torch.inf
+    assert dc.reverse_price(pair, bad, forward=problem) > 0
+
+
 def values_only(problem):
     def simulate(x):
         return problem.simulate(torch.as_tensor(x)).numpy()

@@ -83,12 +83,19 @@ class Calibration:
                 "(several x may give the same y); max_iterations= forces corrections"
             )
         if ratio > 1:
-            return words + (
+            words += (
                 "too much to check answers with it; pass forward= to dc.solve or train on more rows"
             )
-        if self.doubtful(noise_level):
-            return words + "pass forward= to dc.solve for better answers"
-        return words + "on data like the training data dc.solve does as well without forward="
+        elif self.doubtful(noise_level):
+            words += "pass forward= to dc.solve for better answers"
+        else:
+            words += "on data like the training data dc.solve does as well without forward="
+        if self.rows and self.corrections is None:
+            words += (
+                "; it has no corrections, so rows that do not fit may end further from the truth "
+                "than they start: dc.recalibrate(pair, problem) makes them"
+            )
+        return words
 
 
 def calibration_of(pair: object) -> Calibration:

@@ -113,15 +113,19 @@ class MeasuredSpan:
         """Of the combination z of directions."""
         return (z[:, None] @ self.images)[:, 0]
 
-    def orthogonal(self, d: Float[Tensor, "B n"], size: Float[Tensor, " B"]) -> Tensor:
-        """Coefficients d, of this norm, without their part in the subspace. What is left of a
-        direction that nearly lies there has round-off of the whole, which a second pass removes;
-        else it grows with each direction.
+    def orthogonal(
+        self, d: Float[Tensor, "B n"], size: Float[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B k"]]:
+        """Coefficients d, of this norm, without their part in the subspace, and that part. What is
+        left of a direction that nearly lies there has round-off of the whole, which a second pass
+        removes; else it grows with each direction.
         """
-        d = d - self.coefficients(products(self.directions, d))
+        inside = products(self.directions, d)
+        d = d - self.coefficients(inside)
         if bool((norm(d) < 0.1 * size).any()):
-            d = d - self.coefficients(products(self.directions, d))
-        return d
+            more = products(self.directions, d)
+            d, inside = d - self.coefficients(more), inside + more
+        return d, inside
 
     def append(self, d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]) -> None:
         """A direction with its image, and its products with those before it."""

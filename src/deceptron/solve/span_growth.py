@@ -13,6 +13,7 @@ next pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -21,9 +22,10 @@ from torch import Tensor
 
 from deceptron.core.bases import Basis
 from deceptron.core.differentiate import Linearisation
+from deceptron.solve.evidence import Quadratics
 from deceptron.solve.measured_span import DIFFERENCE, MeasuredSpan, taken, turned
 from deceptron.solve.model import Model, Point
-from deceptron.solve.rows import norm, products
+from deceptron.solve.rows import dot, norm, products
 
 # What the first subspace is grown with, before the evidence has spoken: rough and large.
 FIRST_SIZE = 0.3
@@ -34,6 +36,9 @@ PAYS = 0.001
 LONGEST_WAIT = 1000.0
 # What is left of a direction that others span already is round-off.
 LEAST_NEW = 1e-6
+# In the norm that is minimised, so many roots of the precision are. Taken for new, such a direction
+# makes a row end elsewhere alone than among others.
+LEAST_NORM = 10.0
 # Nearer to a bound than this, in units of the family's spread, is at it.
 AT_BOUND = 1e-6
 # Places of rows; of all of them a slice, which copies nothing.
@@ -145,9 +150,7 @@ class _Growth:
     def _fit(self) -> None:
         span = self._span
         quadratics = span.quadratics()
-        rows = torch.arange(len(self._member), device=self._member.device)
-        stiffness = quadratics.stiffness[self._member, rows]
-        z, value, _ = quadratics.minimise(stiffness, self._t[None])
+        z, value, _ = quadratics.minimise(self._own_stiffness(quadratics), self._t[None])
         self._e, self._value = span.coefficients(z[0]), value[0]
         self._left = span.residual - span.image(z[0])
 
@@ -223,16 +226,38 @@ class _Growth:
         """
         span = self._span
         size = norm(d)
-        d = span.orthogonal(d, size)
+        d, inside = span.orthogonal(d, size)
         length = norm(d)
         usable = length > LEAST_NEW * size
         d = torch.where(usable[:, None], d / length.clamp_min(1e-300)[:, None], 0.0)
         if span.model.has_derivatives:
             a = self._product(d, charged)
+            whole = length[:, None] * d + span.coefficients(inside)
+            new = self._is_new(whole, length[:, None] * a + span.image(inside))
+            d, a = (torch.where(new[:, None], part, 0.0) for part in (d, a))
         else:
             d, a = self._difference(d, usable, charged)
         span.append(d, a)
         return a
+
+    def _is_new(self, d: Float[Tensor, "B n"], a: Float[Tensor, "B m"]) -> Bool[Tensor, " B"]:
+        """Whether the subspace leaves more than round-off of a direction and its image, by the norm
+        that is minimised, ``|a|^2 + |d|^2_K / t``: it does not depend on the units of x.
+        """
+        span = self._span
+        stiff = span.home.forward(self._stiff(d))
+        asked = replace(
+            span.quadratics(),
+            slope=products(span.images, a) + products(span.directions, stiff),
+            square=a.square().sum(1) + dot(d, stiff),
+        )
+        _, left, _ = asked.minimise(self._own_stiffness(asked), self._t[None])
+        least = max(LEAST_NORM**2 * torch.finfo(span.point.x.dtype).eps, LEAST_NEW**2)
+        return left[0] > least * asked.square
+
+    def _own_stiffness(self, quadratics: Quadratics) -> Float[Tensor, "B k k"]:
+        rows = torch.arange(len(self._member), device=self._member.device)
+        return quadratics.stiffness[self._member, rows]
 
     def _product(
         self, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None

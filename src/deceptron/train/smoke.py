@@ -38,7 +38,7 @@ def smoke_recipe(problem: Problem) -> Recipe:
         val_probe_rows=16,
         selection_rjcp=0.1,
         guard=1.25,
-        correction_limit=256,
+        correction_limit=512,
         train_rows=256,
         val_rows=64,
     )
