@@ -34,8 +34,8 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # pure noise would leave, is the last: below the noise there is nothing to explain.
 PAYS = 0.001
 LONGEST_WAIT = 1000.0
-# What is left of a direction that others span already is round-off.
-LEAST_NEW = 1e-6
+# What is left of a direction that others span already is round-off, if it is that small a share.
+LEAST_NEW, SURELY_NEW = 1e-6, 0.1
 # In the norm that is minimised, so many roots of the precision are. Taken for new, such a direction
 # makes a row end elsewhere alone than among others.
 LEAST_NORM = 10.0
@@ -167,7 +167,8 @@ class _Growth:
             return d
         # t K P (J' left - K^-1 e / t), P leaving the free components; the same as d but for
         # round-off where all are.
-        among = self._preconditioned(self._free * (uphill - self._stiff(self._e)))
+        stiff = self._span.home.back(self._stiff(self._e))
+        among = self._preconditioned(self._free * (uphill - stiff))
         return torch.where((self._free < 1).any(1)[:, None], among, d)
 
     def _learned(self, asked: Bool[Tensor, " B"]) -> Float[Tensor, "B n"]:
@@ -203,10 +204,10 @@ class _Growth:
         return result
 
     def _stiff(self, e: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-        """``K^-1 e / t`` of coefficients e."""
-        result = torch.empty_like(e)
+        """Coefficients of ``K^-1 e / t``."""
+        home, result = self._span.home, torch.empty_like(e)
         for basis, rows, variances in self._by_basis():
-            result[rows] = basis.back(turned(e[rows], self._span.home, basis) / variances)
+            result[rows] = turned(turned(e[rows], home, basis) / variances, basis, home)
         return result
 
     def _by_basis(self) -> Iterator[tuple[Basis, Rows, Float[Tensor, "k n"]]]:
@@ -232,9 +233,11 @@ class _Growth:
         d = torch.where(usable[:, None], d / length.clamp_min(1e-300)[:, None], 0.0)
         if span.model.has_derivatives:
             a = self._product(d, charged)
-            whole = length[:, None] * d + span.coefficients(inside)
-            new = self._is_new(whole, length[:, None] * a + span.image(inside))
-            d, a = (torch.where(new[:, None], part, 0.0) for part in (d, a))
+            new = length >= SURELY_NEW * size
+            if not bool(new.all()):
+                whole = length[:, None] * d + span.coefficients(inside)
+                new = new | self._is_new(whole, length[:, None] * a + span.image(inside))
+                d, a = (torch.where(new[:, None], part, 0.0) for part in (d, a))
         else:
             d, a = self._difference(d, usable, charged)
         span.append(d, a)
@@ -245,7 +248,7 @@ class _Growth:
         that is minimised, ``|a|^2 + |d|^2_K / t``: it does not depend on the units of x.
         """
         span = self._span
-        stiff = span.home.forward(self._stiff(d))
+        stiff = self._stiff(d)
         asked = replace(
             span.quadratics(),
             slope=products(span.images, a) + products(span.directions, stiff),
