@@ -93,7 +93,7 @@ class Calibration:
         if self.rows and self.corrections is None:
             words += (
                 "; it has no corrections, so rows that do not fit may end further from the truth "
-                "than they start: dc.recalibrate(pair, problem) makes them"
+                "than they start; dc.recalibrate makes them for up to 65536 unknowns"
             )
         return words
 

@@ -33,12 +33,13 @@ FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share of it, or of what
 # pure noise would leave, is the last: below the noise there is nothing to explain.
 PAYS = 0.001
+# Pairs for which a learned direction is not tried, at most; more than there are.
 LONGEST_WAIT = 1000.0
-# What is left of a direction that others span already is round-off, if it is that small a share.
+# What others leave of a direction is round-off below the first share of its length, and surely new
+# beyond the second. Between the two, less than so many roots of the precision is round-off, by the
+# norm that is minimised: taken for new, it makes a row end elsewhere alone than among others.
 LEAST_NEW, SURELY_NEW = 1e-6, 0.1
-# In the norm that is minimised, so many roots of the precision are. Taken for new, such a direction
-# makes a row end elsewhere alone than among others.
-LEAST_NORM = 10.0
+LEAST_ROOTS = 10.0
 # Nearer to a bound than this, in units of the family's spread, is at it.
 AT_BOUND = 1e-6
 # Places of rows; of all of them a slice, which copies nothing.
@@ -255,7 +256,7 @@ class _Growth:
             square=a.square().sum(1) + dot(d, stiff),
         )
         _, left, _ = asked.minimise(self._own_stiffness(asked), self._t[None])
-        least = max(LEAST_NORM**2 * torch.finfo(span.point.x.dtype).eps, LEAST_NEW**2)
+        least = max(LEAST_ROOTS**2 * torch.finfo(span.point.x.dtype).eps, LEAST_NEW**2)
         return left[0] > least * asked.square
 
     def _own_stiffness(self, quadratics: Quadratics) -> Float[Tensor, "B k k"]:
