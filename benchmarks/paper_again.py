@@ -4,7 +4,8 @@ With seed 7 the tanh at the end of g saturates in epoch 22 of stage 2's 80, so t
 of the paper would rest on one training that got stuck. Here data and forward network are those of
 seed 7 (``benchmarks.paper``), while the initial weights of g and the order of batches are those of
 another seed. ``python -m benchmarks.paper_again train 8`` (two hours of one core; resumable, by
-Winograd's convolutions), ``... train 8 plain`` only the branch without JCP, in a folder of its own,
+Winograd's convolutions), ``... train 8 plain`` beside it the branch without JCP, once stage 2 has
+ended, in a folder of its own (its ``plain.safetensors`` then belongs with the others), and
 ``... evaluate 8`` the methods of ``benchmarks.paper`` and equal numbers of steps.
 """
 
