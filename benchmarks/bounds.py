@@ -21,7 +21,10 @@ SEED, ROWS = 7, 60
 CASES = [(24, 0.01, 1.0), (40, 0.03, 1.5), (40, 0.003, 1.5), (64, 0.01, 1.0), (128, 0.01, 1.0)]
 
 
-def measure(n: int, noise: float, width: float) -> list[dict[str, object]]:
+def spiky(
+    n: int, noise: float, width: float
+) -> tuple[dc.problems.Problem, list[tuple[str, Tensor, Tensor]]]:
+    """The problem, and rows (words, x, y) like the training data and with more."""
     places = torch.linspace(0, n - 1, 3 * n // 2).double()
     blur = torch.exp(-0.5 * ((places[:, None] - torch.arange(n)) / width) ** 2)
 
@@ -30,7 +33,7 @@ def measure(n: int, noise: float, width: float) -> list[dict[str, object]]:
         return (there * most * torch.rand(count, n, generator=generator)).clamp(0, 1)
 
     problem = dc.problems.define(
-        f"spikes-{n}",
+        f"spikes-{n}-{noise:g}",
         simulate=lambda x: x @ blur.T.to(x),
         sample=spikes,
         bounds=(0.0, 1.0),
@@ -39,15 +42,28 @@ def measure(n: int, noise: float, width: float) -> list[dict[str, object]]:
         val_count=200,
         test_count=ROWS,
     )
+    draw = Generator().manual_seed(SEED)
+    drawn = [("like training", spikes(ROWS, draw)), ("more", spikes(ROWS, draw, 0.5, 1.3))]
+    return problem, [
+        (which, x, problem.add_noise(problem.simulate(x), generator=draw)) for which, x in drawn
+    ]
+
+
+def matrix(problem: dc.problems.Problem) -> np.ndarray:
+    """The linear map that it is."""
+    return problem.simulate(torch.eye(problem.x_shape[0]).double()).T.numpy()
+
+
+def measure(n: int, noise: float, width: float) -> list[dict[str, object]]:
+    problem, sets = spiky(n, noise, width)
+    blur = matrix(problem)
     pair = dc.train(problem, "smoke", seed=SEED, progress=False)
     start = "wiener" if pair.calibration.start == "wiener" else "one-shot"
-    draw = Generator().manual_seed(SEED)
     rows: list[dict[str, object]] = []
-    for which, x in (("like training", spikes(ROWS, draw)), ("more", spikes(ROWS, draw, 0.5, 1.3))):
-        y = problem.add_noise(problem.simulate(x), generator=draw)
+    for which, x, y in sets:
         solution = dc.solve(pair, y, forward=problem, history=False)
         low, high = solution.interval(0.9)
-        plain = [lsq_linear(blur.numpy(), row, bounds=(0, 1)).x for row in y.double().numpy()]
+        plain = [lsq_linear(blur, row, bounds=(0, 1)).x for row in y.double().numpy()]
         rows.append(
             {
                 "unknowns": n,
