@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from deceptron.core.corrections import SIZES, Corrections
 from matplotlib.figure import Figure
 
 import deceptron as dc
 from benchmarks.common import RESULTS, publish
 from benchmarks.memory import peak_mib
 from benchmarks.trusted import measured, rmse
-from deceptron.core.corrections import SIZES, Corrections
 from deceptron.plot.files import write_figure
 from deceptron.train import tables
 

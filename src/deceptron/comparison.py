@@ -13,10 +13,10 @@ from torch import Tensor
 
 from deceptron.core import html
 from deceptron.core.arrays import rows_like
-from deceptron.core.calibration import calibration_of
 from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import Pair
 from deceptron.core.solution import Solution
+from deceptron.laws.calibration import calibration_of
 from deceptron.problems import Problem
 from deceptron.solve import solve
 from deceptron.solve.methods import Method, get_method, levenberg_marquardt

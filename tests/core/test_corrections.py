@@ -4,11 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
-
-import deceptron as dc
-from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.calibration import Calibration, TrustLimits, from_tensors, to_tensors
 from deceptron.core.corrections import (
     DETERMINANT_NODES,
     FINENESS,
@@ -18,6 +13,11 @@ from deceptron.core.corrections import (
     Regression,
     tabulated,
 )
+from torch import nn
+
+import deceptron as dc
+from deceptron.core.bases import DiagonalGaussian
+from deceptron.laws.calibration import Calibration, TrustLimits, from_tensors, to_tensors
 
 N, M = 10, 14
 

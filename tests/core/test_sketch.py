@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from deceptron.core.corrections import SIZES, Corrections
 
 import deceptron as dc
 from deceptron.core import corrections as dense
 from deceptron.core import sketch
 from deceptron.core.bases import GridBasis
-from deceptron.core.corrections import SIZES, Corrections
 from deceptron.core.differentiate import jvp
 
 # Beyond it no calibrated pair has been seen to go.

@@ -8,9 +8,9 @@ import torch
 from scipy import stats
 
 import deceptron as dc
-from deceptron.core.calibration import Calibration
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share
 from deceptron.geometry.posterior import SHARES, conformal, quantile
+from deceptron.laws.calibration import Calibration
 from tests.geometry.linear import N, generator, linear_case
 
 

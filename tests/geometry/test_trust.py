@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import deceptron as dc
-from deceptron.core.calibration import Calibration
 from deceptron.core.trust import Trust
 from deceptron.geometry import fit_trust, round_trips, trust
 from deceptron.geometry.trust import judged
+from deceptron.laws.calibration import Calibration
 from deceptron.train.families import observations_of
 from tests.geometry.linear import generator, linear_case
 

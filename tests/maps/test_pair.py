@@ -4,7 +4,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Pair
-from deceptron.core.calibration import Calibration
+from deceptron.laws.calibration import Calibration
 from deceptron.maps import MLP, LinearStart, LowRank, Wiener, cnn_pair, mlp_pair
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import deceptron as dc
-from deceptron.core.calibration import Calibration
 from deceptron.geometry import Posterior, fit_trust
+from deceptron.laws.calibration import Calibration
 from tests.geometry.linear import N, generator, linear_case
 
 

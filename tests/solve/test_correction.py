@@ -5,21 +5,21 @@ from dataclasses import replace
 
 import pytest
 import torch
+from deceptron.core.corrections import SIZE_MARKS, SIZES, Corrections, tabulated
+from deceptron.solve.boxed_evidence import choose_in_box
+from deceptron.solve.evidence import PREFERENCE, _determinant, choose
+from deceptron.solve.measured_span import MeasuredSpan
+from deceptron.solve.span_growth import FIRST_MEMBERS, FIRST_SIZE, grow
 from scipy.optimize import lsq_linear
 from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason, Status
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.calibration import Calibration
-from deceptron.core.corrections import SIZE_MARKS, SIZES, Corrections, tabulated
+from deceptron.laws.calibration import Calibration
 from deceptron.solve import boxed_evidence, span_growth
-from deceptron.solve.boxed_evidence import choose_in_box
 from deceptron.solve.descents import correction
-from deceptron.solve.evidence import PREFERENCE, _determinant, choose
-from deceptron.solve.measured_span import MeasuredSpan
 from deceptron.solve.methods import get_method
-from deceptron.solve.span_growth import FIRST_MEMBERS, FIRST_SIZE, grow
 from deceptron.solve.task import Known, prepare
 
 NOISE = 0.05

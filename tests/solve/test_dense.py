@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from deceptron.core.corrections import Corrections
 from scipy.optimize import lsq_linear
 
 import deceptron as dc
 from deceptron.core import Reason
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.calibration import Calibration
-from deceptron.core.corrections import Corrections
+from deceptron.laws.calibration import Calibration
 from deceptron.solve.boxed import least_in_box
 from tests.solve.test_correction import NOISE, Case, linear, normal
 

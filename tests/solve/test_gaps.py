@@ -8,8 +8,8 @@ import torch
 
 import deceptron as dc
 from deceptron.core.bases import DiagonalGaussian, EigenBasis
-from deceptron.core.calibration import Calibration
 from deceptron.geometry.noise_aware import gap_errors
+from deceptron.laws.calibration import Calibration
 from deceptron.solve.starts import FILLINGS
 from tests.solve.test_correction import NOISE, Case
 

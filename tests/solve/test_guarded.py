@@ -7,7 +7,7 @@ from torch import nn
 
 import deceptron as dc
 from deceptron.core import Reason, Status
-from deceptron.core.calibration import Calibration
+from deceptron.laws.calibration import Calibration
 from deceptron.solve.span import Directions
 from tests.solve.pairs import fitted_mlp_pair, invertible_pair
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from deceptron.core.corrections import Corrections
 from torch import nn
 
 import deceptron as dc
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.core.calibration import Calibration
-from deceptron.core.corrections import Corrections
 from deceptron.geometry import fit_trust
+from deceptron.laws.calibration import Calibration
 from tests.solve.pairs import TestPair
 
 N, M, NOISE = 6, 10, 0.05

@@ -5,7 +5,7 @@ import torch
 
 import deceptron as dc
 from deceptron.core import Reason
-from deceptron.core.calibration import Calibration
+from deceptron.laws.calibration import Calibration
 from tests.solve.pairs import TestPair, invertible_pair
 from tests.solve.test_correction import Case
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from deceptron.solve.evidence import posterior_spread
 
 import deceptron as dc
 from deceptron.core import Reason, Status
 from deceptron.core.bases import DiagonalGaussian
-from deceptron.solve.evidence import posterior_spread
 from tests.solve.test_correction import NOISE, Case, normal
 from tests.solve.test_dense import Fixed
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from deceptron.solve.descents.correction import REGRESSION
 
 import deceptron as dc
 from deceptron.core.bases import EigenBasis, GridBasis
 from deceptron.geometry import Posterior, trust
-from deceptron.solve.descents.correction import REGRESSION
 from deceptron.train import calibrate, recipe
 from deceptron.train.families import corrections_of, family_of, gaussian_of
 from tests.train.small import quick, tiny

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import deceptron as dc
-from deceptron.core.calibration import Calibration
 from deceptron.core.status import Reason
+from deceptron.laws.calibration import Calibration
 from deceptron.train import calibrate
 
 UNKNOWNS = 4

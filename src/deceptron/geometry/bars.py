@@ -2,15 +2,10 @@
 
 - *At its start*: the gain of the map that made it (``geometry/posterior.py``), calibrated on such
   answers.
-- *Corrected*: the posterior of the correction that the evidence chose. Where its span was all of
-  space it is the row's own; else the one tabled for such a correction. What the start may have been
-  off by is added where the data have not decided: in the share of the correction's variance that
-  they leave.
-- *Regressed*: what such answers erred by on validation rows.
+- *By a law*: the posterior of the law that its data chose (``solve/law_bars.py``).
 
-Missing sensors add what their values, told from the other sensors, leave open through the learned
-gain. A row that leaves more than the noise has bars wider by that ratio (the Birge ratio), up to
-what the family allows (``geometry/posterior.py``).
+What is left open between the start and the family widens both. Missing sensors add what their
+values, told from the other sensors, leave open through the learned gain.
 """
 
 from __future__ import annotations
@@ -19,15 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core import Bounds, Scaler
-from deceptron.core.calibration import Calibration
-from deceptron.core.corrections import Member
 from deceptron.core.protocols import RowMap
 from deceptron.geometry.posterior import SAMPLES, Posterior, quantile
 from deceptron.geometry.trust import into_box
+from deceptron.laws.calibration import Calibration
 
 # Half-width of a 90% interval of a normal law.
 NORMAL_90 = 1.6449
@@ -44,57 +38,53 @@ class Maps:
     calibration: Calibration
 
 
-class Combine(Protocol):
-    """Standard deviations of corrected rows, out of those they would have at their start."""
+class LawStd(Protocol):
+    """Standard deviations by laws, out of those that rows would have at their start."""
 
-    def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
-        """Of all of them."""
+    @property
+    def answered(self) -> Bool[Tensor, " B"]:
+        """Rows whose answer is that of a law, and not their start."""
+        ...
 
-    def take(self, index: Int[Tensor, " j"]) -> Combine:
+    def __call__(self, at_start: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+        """Of all rows."""
+        ...
+
+    def take(self, index: Int[Tensor, " j"]) -> LawStd:
         """The same for some of them."""
+        ...
+
+    def white_to_errors(self, white: Float[Tensor, "S n"]) -> Float[Tensor, "S B n"]:
+        """Draws of unit variance whose components go together as those of each row's law do."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerBars:
     """Bars about ``x``: ``at_start`` makes those of all rows as if they were one-shot answers, and
-    ``combine`` those of the rows ``corrected`` out of them, whose errors look like draws of
-    ``shapes[member]``.
+    ``laws`` those of all rows out of them; None: they are what they are at the start.
     """
 
     x: Float[Tensor, "B *x"]
     bounds: Bounds | None
     at_start: Posterior
-    corrected: Int[Tensor, " k"]
-    combine: Combine | None
-    shapes: tuple[Member, ...]
-    member: Int[Tensor, " k"]
+    laws: LawStd | None
 
     def __len__(self) -> int:
         return len(self.x)
 
     def at(self, rows: Int[Tensor, " j"]) -> AnswerBars:
         """Of these rows."""
-        place = torch.full_like(self.x.flatten(1)[:, 0], -1, dtype=torch.int64)
-        place[self.corrected] = torch.arange(len(self.corrected), device=place.device)
-        place = place[rows]
-        chosen = place[place >= 0]
-        return replace(
-            self,
-            x=self.x[rows],
-            at_start=self.at_start.at(rows),
-            corrected=(place >= 0).nonzero().flatten(),
-            combine=None if self.combine is None else self.combine.take(chosen),
-            member=self.member[chosen],
-        )
+        laws = None if self.laws is None else self.laws.take(rows)
+        return replace(self, x=self.x[rows], at_start=self.at_start.at(rows), laws=laws)
 
     def std(
         self, samples: int = SAMPLES, *, generator: Generator | None = None
     ) -> Float[Tensor, "B *x"]:
         """Standard deviation of each component, before clipping."""
         found = self.at_start.complete_std(samples, generator=generator)
-        if len(self.corrected) and self.combine is not None:
-            mine = self.combine(found[self.corrected].flatten(1))
-            found[self.corrected] = mine.reshape(-1, *self.x.shape[1:]).to(found)
+        if self.laws is not None:
+            found = self.laws(found.flatten(1)).reshape(found.shape).to(found)
         return torch.hypot(found, self.at_start.gap_std(samples, generator=generator))
 
     def sample(
@@ -102,10 +92,19 @@ class AnswerBars:
     ) -> Float[Tensor, "S B *x"]:
         """Draws about each answer, clipped to the box."""
         draws = self.at_start.sample(samples, generator=generator)
-        if len(self.corrected):
-            std = self.std()[self.corrected].flatten(1)
-            mine = self._drawn(std, samples, generator)
-            draws[:, self.corrected] = mine.reshape(samples, -1, *self.x.shape[1:])
+        if self.laws is None:
+            return draws
+        std = self.std()
+        own = (std / self.at_start.std().clamp_min(1e-30))[None]
+        draws = self.x + (draws - self.x) * own
+        rows = self.laws.answered.nonzero().flatten()
+        if len(rows):
+            place = None if generator is None else generator.device
+            n = self.x[0].numel()
+            white = torch.randn(samples, n, dtype=torch.float64, generator=generator, device=place)
+            errors = self.laws.take(rows).white_to_errors(white.to(self.x.device))
+            errors = errors.reshape(samples, len(rows), *self.x.shape[1:]).to(draws)
+            draws[:, rows] = self.x[rows] + errors * std[rows]
         flat = into_box(draws.reshape(-1, *self.x.shape[1:]), self.bounds)
         return flat.reshape(draws.shape)
 
@@ -115,22 +114,7 @@ class AnswerBars:
         """Of intervals, component by component, clipped to the box."""
         # Student's where the deviation comes from draws, normal where it is known.
         width = self.x.new_full((len(self.x),), quantile(level, samples))
-        width[self.corrected] = quantile(level, 10**6)
+        if self.laws is not None:
+            width[self.laws.answered] = quantile(level, 10**6)
         half = std * width.reshape(-1, *(1,) * (self.x.ndim - 1))
         return into_box(self.x - half, self.bounds), into_box(self.x + half, self.bounds)
-
-    def _drawn(
-        self, std: Float[Tensor, "k n"], samples: int, generator: Generator | None
-    ) -> Float[Tensor, "S k n"]:
-        """Errors of this spread whose components go together as those of the prior do."""
-        n = std.shape[1]
-        place = None if generator is None else generator.device
-        white = torch.randn(samples, n, dtype=torch.float64, generator=generator, device=place)
-        white = white.to(std.device)
-        fields = std.new_zeros(samples, *std.shape)
-        for number in self.member.unique().tolist():
-            rows = (self.member == number).nonzero().flatten()
-            shape = self.shapes[number]
-            spread = shape.basis.diagonal(shape.spectrum[None].to(white.device))[0].sqrt()
-            fields[:, rows] = (shape.root(white) / spread)[:, None].to(std)
-        return self.x[self.corrected].flatten(1) + fields * std

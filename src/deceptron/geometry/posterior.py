@@ -26,7 +26,6 @@ from torch import Generator, Tensor
 
 from deceptron.core import Bounds, ConfigError, Pair, Scaler, ShapeError
 from deceptron.core.arrays import rms
-from deceptron.core.calibration import calibration_of
 from deceptron.core.checks import check_count, check_pair, check_range, check_rows
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.protocols import RowMap
@@ -37,6 +36,7 @@ from deceptron.geometry.noise_aware import (
     normalised_noise,
 )
 from deceptron.geometry.trust import into_box
+from deceptron.laws.calibration import calibration_of
 
 LEVEL = 0.9
 SAMPLES = 32

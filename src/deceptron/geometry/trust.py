@@ -24,11 +24,11 @@ from torch import Tensor
 
 from deceptron.core import Bounds, Box, ConfigError, Pair
 from deceptron.core.arrays import as_rows, no_autocast, rms, weight_of
-from deceptron.core.calibration import Calibration, TrustLimits, calibration_of
 from deceptron.core.checks import check_pair
 from deceptron.core.pieces import rows_at_a_time
 from deceptron.core.scaler import Scaler
 from deceptron.core.trust import FALSE_ALARMS, Trust
+from deceptron.laws.calibration import Calibration, TrustLimits, calibration_of
 
 _TRIPS = ("round_trip", "latent_round_trip")
 # Of the variance of the data along a coordinate, what noise may add to it.

@@ -31,9 +31,9 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from deceptron.core import CheckpointError, ConfigError, DeceptronError, Scaler, unknown_name
-from deceptron.core.calibration import from_tensors, to_tensors
 from deceptron.core.files import as_path, replacing
 from deceptron.core.units import Units
+from deceptron.laws.calibration import from_tensors, to_tensors
 from deceptron.maps.network import Network, build, described, is_registered
 from deceptron.maps.pair import Deceptron
 

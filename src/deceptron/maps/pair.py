@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from deceptron.core import Bounds, Box, ConfigError, Scaler, ShapeError, html
 from deceptron.core.arrays import real_tensor
 from deceptron.core.box import sides
-from deceptron.core.calibration import Calibration
 from deceptron.core.units import Units
+from deceptron.laws.calibration import Calibration
 from deceptron.maps.layouts import regridded
 from deceptron.maps.network import check_shape
 from deceptron.maps.regrid import regrid

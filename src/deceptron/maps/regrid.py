@@ -9,8 +9,8 @@ from torch import Tensor
 
 from deceptron.core import Bounds, ConfigError, Scaler
 from deceptron.core.bases import GridBasis
-from deceptron.core.calibration import Calibration
 from deceptron.core.checks import check_choice
+from deceptron.laws.calibration import Calibration
 from deceptron.maps.layouts import KNOWN, LAYOUTS, OF_WAVES, grid_axes, regridded, stretch
 from deceptron.maps.network import Network, is_registered
 from deceptron.maps.resampled import FIXED, Resampled

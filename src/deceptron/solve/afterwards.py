@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from deceptron.core.corrections import Corrections
 from deceptron.core.filling import filled
 from deceptron.core.history import Cost
 from deceptron.core.solution import Solution
@@ -16,14 +13,13 @@ from deceptron.core.status import Reason
 from deceptron.core.trust import Trust
 from deceptron.geometry.bars import AnswerBars, Maps
 from deceptron.geometry.noise_aware import Covariance
-from deceptron.geometry.posterior import Posterior, widened, widest
+from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import judged
-from deceptron.solve.descents.correction import DENSE, REGRESSION
 from deceptron.solve.evaluation import in_evaluation
+from deceptron.solve.law_bars import LawBars
 from deceptron.solve.noise import noise_limit
 from deceptron.solve.outcome import Outcome
 from deceptron.solve.recorder import Recorder
-from deceptron.solve.rows import RowData
 from deceptron.solve.task import Task
 
 # Noise that is so much above the stated one is called so.
@@ -94,14 +90,11 @@ def _ended(task: Task, outcome: Outcome) -> Int[Tensor, " B"]:
     if task.noise is None:
         return reason
     reason = reason.clone()
-    if task.corrections is not None:
+    if task.beliefs is not None:
         # Nothing better was found, and nothing better is needed.
         kept = (reason == Reason.NO_ACCEPTED_TRIAL) | (reason == Reason.NO_PROGRESS)
         kept = kept | ((reason == Reason.STEP_LIMIT) & (outcome.iterations > 0))
         reason[kept & task.objective.explained(outcome.residual)] = int(Reason.DISCREPANCY)
-    if task.keeps_starts:
-        kept = (reason == Reason.STEP_LIMIT) & (outcome.iterations == 0)
-        reason[kept] = int(Reason.START_IS_BETTER)
     if task.on_surrogate and task.objective.tau is not None:
         # Down to the noise and the surrogate's error together, but not to the noise alone.
         beyond = (reason == Reason.DISCREPANCY) & (outcome.over_noise > task.objective.tau)
@@ -129,15 +122,12 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
     if task.objective.observed is not None:
         noise = torch.where(task.objective.observed > 0, noise, torch.inf)
     noise = noise.reshape(-1, *task.y_shape)
-    notes = outcome.notes
-    corrected = torch.zeros(0, dtype=torch.int64, device=outcome.x.device)
-    if "count" in notes:
-        corrected = ((notes["count"] > 0) & (outcome.iterations > 0)).nonzero().flatten()
-        ratio = ratio.index_fill(0, corrected, 1.0)
-    if len(corrected) and float(notes["noise"][corrected].max()) > 1:
+    laws = None
+    if task.beliefs is not None and outcome.notes:
+        laws = LawBars.of(task, outcome, prior)
+        ratio = torch.where(laws.answered, 1.0, ratio)
         # More noise than stated has gone through the start, too.
-        more = torch.ones_like(ratio)
-        more[corrected] = notes["noise"][corrected].clamp_min(1.0).to(more)
+        more = torch.where(laws.answered, laws.noise, 1.0).to(noise)
         noise = noise * more.reshape(-1, *(1,) * len(task.y_shape))
     g, factor, share = known.g, calibration.interval_factor, calibration.prior_share
     if task.linear_start and known.wiener is not None and calibration.linear_factor is not None:
@@ -157,10 +147,7 @@ def _bars(task: Task, outcome: Outcome) -> AnswerBars | None:
         x=at_start.x,
         bounds=task.bounds,
         at_start=at_start,
-        corrected=corrected,
-        combine=_CorrectedStd.of(task, outcome, corrected, prior) if len(corrected) else None,
-        shapes=() if task.corrections is None else task.corrections.members,
-        member=notes["member"][corrected] if len(corrected) else corrected,
+        laws=laws,
     )
 
 
@@ -181,74 +168,3 @@ def _widening(
     told = relative.sum(1) / there.sum(1).clamp_min(1)
     excess = (ratio.square() - 1).clamp_min(0.0) * told.clamp_min(1.0).to(ratio)
     return torch.where(ratio > 1, (1 + excess).sqrt(), ratio)
-
-
-@dataclass(frozen=True, eq=False)
-class _CorrectedStd(RowData):
-    """Standard deviations of corrected rows, given what they would be as one-shot answers.
-
-    ``ratio`` is the residual over the level that counts as explained, ``seen`` the information of
-    the sensors that a row has, 1 with all of them at the noise of the tables; ``spread`` is the
-    row's own posterior spread where its correction was sought in all of space, ``guess_spread``
-    that of the family's posterior where its mean was tried. What is left unexplained widens bars up
-    to ``widest``.
-    """
-
-    corrections: Corrections
-    member: Int[Tensor, " k"]
-    size: Float[Tensor, " k"]
-    noise: Float[Tensor, " k"]
-    ratio: Float[Tensor, " k"]
-    seen: Float[Tensor, " k"]
-    regressed: Bool[Tensor, " k"]
-    spread: Float[Tensor, "k n"] | None
-    guess_spread: Float[Tensor, "k ?n"]
-    widest: Float[Tensor, "k n"]
-
-    @staticmethod
-    def of(
-        task: Task, outcome: Outcome, rows: Int[Tensor, " k"], prior: Covariance
-    ) -> _CorrectedStd:
-        """Of these rows of a run."""
-        assert task.corrections is not None
-        notes = {name: value[rows] for name, value in outcome.notes.items()}
-        weight = task.objective.at(rows).whiten(torch.ones_like(task.target[rows]))
-        dense = task.start.shape[1] <= DENSE
-        return _CorrectedStd(
-            corrections=task.corrections,
-            member=notes["member"],
-            size=notes["size"].double(),
-            noise=notes["noise"].double().clamp_min(1.0),
-            ratio=task.objective.over_level(outcome.residual)[rows].double(),
-            seen=(weight * task.table_noise.to(weight)).double().square().mean(1),
-            regressed=outcome.rule[rows] == REGRESSION,
-            spread=notes["spread"].double() if dense else None,
-            guess_spread=notes["guess_spread"].double(),
-            widest=widest(prior, outcome.x[rows].reshape(-1, *task.x_shape)).flatten(1).double(),
-        )
-
-    def __call__(self, at_start: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
-        corrections = self.corrections
-        if self.spread is not None:
-            before = self.size[:, None] * corrections.spread.to(self.size)[self.member]
-            after = self.spread
-        else:
-            before, after = corrections.std(self.member, self.size, self.seen)
-        noise = self.noise[:, None]
-        std = torch.hypot(noise * after, (after / before).clamp(max=1.0) * at_start.double())
-        std = std * (self.ratio[:, None] / noise).clamp_min(1.0)
-        # The factor was found with the limit in place.
-        std = corrections.factor * widened(after, std, self.widest)
-        regression, mine = corrections.regression, self.regressed
-        own = None
-        if self.guess_spread.shape[1]:
-            own = corrections.family_factor * self.guess_spread[mine]
-        elif regression is not None:
-            # Calibrated with all sensors: fewer of them tell less.
-            fewer = self.seen[mine].clamp(max=1.0).rsqrt()[:, None]
-            # A guess that was taken explains the data: they are no noisier than stated.
-            own = regression.factor * regression.std.to(std) * fewer
-        if own is not None:
-            more = self.ratio[mine, None].clamp_min(1.0)
-            std[mine] = widened(own, more * own, self.widest[mine])
-        return std

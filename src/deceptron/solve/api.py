@@ -24,7 +24,7 @@ from deceptron.solve.failures import with_failures_begun_again
 from deceptron.solve.forward import Normalised, as_forward, judged_together
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.loop import Loop
-from deceptron.solve.methods import Method, by_values, correcting, get_method
+from deceptron.solve.methods import Method, believing, by_values, get_method
 from deceptron.solve.model import Model
 from deceptron.solve.noise import noise_rows
 from deceptron.solve.outcome import Outcome
@@ -32,8 +32,7 @@ from deceptron.solve.recorder import Recorder
 from deceptron.solve.snapshot import Callback, Snapshot, progress_callback
 from deceptron.solve.starts import given_rows
 from deceptron.solve.stopping import Stopping, stationarity
-from deceptron.solve.strays import with_strays_returned
-from deceptron.solve.task import Known, prepare
+from deceptron.solve.task import Known, posterior_of, prepare
 from deceptron.solve.units import Door
 
 # Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
@@ -176,23 +175,15 @@ def solve(
             tau=tau,
             own_rule=own_rule,
         )
-        if task.corrections is not None:
-            chosen = correcting(
-                chosen,
-                task.corrections,
-                family=task.guessed_by,
-                noise=task.table_noise,
-                free_noise=not task.noise_told,
-                chance=task.chance,
-            )
+        if task.beliefs is not None:
+            chosen = believing(chosen, posterior_of(task, chosen.reverse_price))
         elif task.surrogate is not None:
             chosen = by_values(chosen)
         limit = max_iterations
         if limit is None:
-            limit = 0 if task.keeps_starts else chosen.max_iterations
+            limit = chosen.max_iterations
         stopping = Stopping(
-            discrepancy=task.objective.tau is not None,
-            discrepancy_after=int(task.corrects_explained_rows),
+            discrepancy=task.objective.tau is not None and task.beliefs is None,
             **stationarity(chosen, y.dtype, gradient_tolerance, decrease_tolerance, step_tolerance),
             progress=chosen.progress if task.noise is not None and prior is None else None,
             **rules,
@@ -203,7 +194,7 @@ def solve(
         if warm is not None:
             model.charge("g", warm.cost.g)
             model.charge("surrogate", warm.cost.forward)
-        if task.corrections is not None:
+        if task.beliefs is not None:
             task = with_gaps_filled(task, model)
         descent = chosen.descent(task.start.shape[1])
 
@@ -241,10 +232,9 @@ def solve(
                 outcome = answered(model, stopping, task.start, task.target, listener)
             else:
                 outcome = run(model, task.start, task.target, recorder, listener)
-        if task.corrections is not None:
+        if task.beliefs is not None:
             if not ended:
                 task, outcome = with_failures_begun_again(task, outcome, run, recorder)
-            outcome = with_strays_returned(task, stopping, outcome)
     if isinstance(task.f, Normalised):
         task.f.witness.raise_if_silent()
     seconds = time.perf_counter() - started

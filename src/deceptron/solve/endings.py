@@ -11,9 +11,9 @@ from torch import Tensor
 from deceptron.core.box import Box
 from deceptron.core.status import Reason
 from deceptron.solve.model import Model, Point
-from deceptron.solve.protocols import Promise, Step
+from deceptron.solve.protocols import Rule, Step
 from deceptron.solve.rows import RowData, norm
-from deceptron.solve.stopping import RUNNING, Path, Rule, Stopping, round_off
+from deceptron.solve.stopping import RUNNING, Path, Stopping, round_off
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,13 @@ class Endings:
     def by_residual(
         self,
         point: Point,
-        steps: Int[Tensor, " B"],
         moved: Bool[Tensor, " B"] | None,
-        promise: Promise | None = None,
     ) -> list[Rule]:
-        """What the user asked for; an explained row goes on until a promise is kept."""
+        """What the user asked for."""
         if not self._stopping.any_residual_rule:
             return []
         residual = self._model.objective.residual(point.fit)
-        objective = self._model.objective
-        settled = None if promise is None else promise.kept(point, objective)
-        rules = self._stopping.residual_rules(point, residual, self.first_residual, steps, settled)
+        rules = self._stopping.residual_rules(point, residual, self.first_residual)
         return [(rule, met if moved is None else met & moved) for rule, met in rules]
 
     def drowned(
@@ -101,12 +97,6 @@ class Endings:
         if stopping.progress is not None:
             gain = before.misfit - after.misfit
             too_little = gain < stopping.progress * before.misfit
-            if step.proposal.promise is not None:
-                # A misfit is half of chi-squared in units of the level.
-                level = self._model.objective.level
-                assert level is not None
-                chance = step.proposal.promise.chance * level.square()
-                too_little = too_little & (2 * gain <= chance)
             if step.proposal.provisional is not None:
                 too_little = too_little & ~step.proposal.provisional
             if moved is not None:

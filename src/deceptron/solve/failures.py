@@ -36,7 +36,7 @@ def with_failures_begun_again(
     attempt costs what it evaluates; a row for which none works stays at its start.
     """
     family = task.known.calibration.family
-    if family is None or task.keeps_starts:
+    if family is None:
         return task, outcome
     first, mean = task.start, family.mean.to(task.start).flatten()
     for _ in range(HALVINGS):

@@ -22,11 +22,11 @@ from deceptron.core.status import Reason
 from deceptron.solve.endings import Endings, named
 from deceptron.solve.model import Model, Point, Trial
 from deceptron.solve.outcome import Outcome, finite_rows
-from deceptron.solve.protocols import Descent, Search, SearchState, Step
+from deceptron.solve.protocols import Descent, Rule, Search, SearchState, Step
 from deceptron.solve.recorder import Entry, Recorder
 from deceptron.solve.rows import RowData, dot, norm
 from deceptron.solve.snapshot import Callback, Snapshot
-from deceptron.solve.stopping import RUNNING, Rule, Stopping
+from deceptron.solve.stopping import RUNNING, Stopping
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ class Loop:
         finite = self.point.misfit.abs() < torch.inf
         moved = None if bool(finite.all()) else finite
         rules: list[Rule] = [] if moved is None else [(Reason.NONFINITE_START, ~moved)]
-        rules += self.endings.by_residual(self.point, self.live.iterations, moved)
+        rules += self.endings.by_residual(self.point, moved)
+        self.descent_state = self.descent.begin(self.model, self.point)
+        rules += self._by_descent(None, moved)
         reason = named(None, rules)
         wanted = self._wanted(0, moved, reason)
         if wanted is None or bool(wanted.any()):
@@ -151,7 +153,8 @@ class Loop:
             self.recorder.add(self._entry(live, point, step, search_state, accept, give_up))
         self.search_state = next_state
         endings = self.endings
-        rules = endings.by_residual(self.point, self.live.iterations, moved, proposal.promise)
+        rules = endings.by_residual(self.point, moved)
+        rules += self._by_descent(point, moved)
         rules += endings.by_step(point, self.point, step, moved, trials, drowned)
         reason = named(None, [*rules, *failed])
         wanted = self._wanted(number, moved, reason)
@@ -161,6 +164,13 @@ class Loop:
                 rules = endings.by_gradient(point, self.point, step, wanted, trials, drowned)
                 reason = named(reason, rules)
         self._finish_pass(number, moved, self._at_limit(number, reason))
+
+    def _by_descent(self, before: Point | None, moved: Bool[Tensor, " B"] | None) -> list[Rule]:
+        """What the descent itself says of rows that have moved."""
+        if self.descent_state is None:
+            return []
+        rules = self.descent.endings(self.model, before, self.point, self.descent_state)
+        return [(reason, met if moved is None else met & moved) for reason, met in rules]
 
     def _wanted(
         self, number: int, moved: Bool[Tensor, " B"] | None, reason: Int[Tensor, " B"] | None
@@ -252,19 +262,21 @@ class Loop:
             self.model.keep(stay)
             self.endings.keep(stay)
             self.point = self.point.take(stay)
-            if self.search_state is not None and self.descent_state is not None:
+            if self.search_state is not None:
                 self.search_state = self.search_state.take(stay)
+            if self.descent_state is not None:
                 self.descent_state = self.descent_state.take(stay)
         return stay
 
     def _prepare(self, moved: Bool[Tensor, " B"] | None) -> None:
         model, point, box = self.model, self.point, self.box
-        if self.search_state is None or self.descent_state is None:
-            self.descent_state = self.descent.prepare(model, point, None, box)
+        if self.search_state is None:
+            self.descent_state = self.descent.prepare(model, point, self.descent_state, box)
             self.search_state = self.search.start(model, point)
         elif moved is None or bool(moved.all()):
             self.descent_state = self.descent.prepare(model, point, self.descent_state, box)
         elif bool(moved.any()):
+            assert self.descent_state is not None
             rows = moved.nonzero().flatten()
             old = self.descent_state.take(rows)
             new = self.descent.prepare(model.at(rows), point.take(rows), old, box)

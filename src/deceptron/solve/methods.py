@@ -6,24 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from torch import Tensor
-
-from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.checks import check_choice, check_count, check_range
-from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError, unknown_name
 from deceptron.solve.conjugate_gradients import ConjugateGradients
 from deceptron.solve.dense import Dense
 from deceptron.solve.descents.by_values import ByValues
-from deceptron.solve.descents.correction import Correction
 from deceptron.solve.descents.gauss_newton import FixedDamping, SearchedDamping
 from deceptron.solve.descents.guarded import Guarded
 from deceptron.solve.descents.lbfgs import LBFGS, MEMORY
+from deceptron.solve.descents.posterior import LINEARISATIONS, Posterior, ScoreDecrease
 from deceptron.solve.descents.reverse import Difference, Published, Tangent
 from deceptron.solve.descents.steepest import Steepest
 from deceptron.solve.protocols import Descent, LinearSolver, Search
 from deceptron.solve.searches import AdaptiveDamping, Armijo, Decrease, Wolfe
-from deceptron.solve.shares import Shares
 from deceptron.solve.span import Directions
 
 Linear = Literal["auto", "cg", "dense"]
@@ -57,7 +52,7 @@ class Method:
             takes the surrogate's.
         surrogate_margin: how many times the surrogate's RMS error counts as noise: the error
             differs from row to row, and twice its RMS covers most rows.
-        corrects: rows are corrected by their evidence (``solve/descents/correction.py``) where
+        corrects: rows are corrected by their evidence (``solve/descents/posterior.py``) where
             noise and plausible corrections are known.
         reverse_price: what a pass through g costs then, in products with the Jacobian.
     """
@@ -175,32 +170,15 @@ def guarded(
     )
 
 
-# Linearisations of a correction, and the share of the misfit that each but the last must gain. The
-# seven problems that ship take five at most; down an exponential it takes ten.
-LINEARISATIONS, CORRECTION_PROGRESS = 20, 0.03
-
-
-def correcting(
-    method: Method,
-    corrections: Corrections,
-    *,
-    family: DiagonalGaussian | None,
-    noise: Tensor,
-    free_noise: bool,
-    chance: float,
-) -> Method:
-    """The same with rows corrected by their evidence; ``noise`` is what the tables are for, and
-    ``chance`` the log odds that a row has nothing to correct. With a ``family`` the mean of its
-    posterior is tried first.
-    """
-    descent = Correction(corrections, noise, free_noise, family, chance, method.reverse_price)
+def believing(method: Method, descent: Posterior) -> Method:
+    """The same, rows answered by the law that they are believed to follow."""
     return replace(
         method,
         descent=lambda n: descent,
-        search=Shares(guesses=corrections.regression is not None or family is not None),
+        search=ScoreDecrease(guesses=descent.beliefs.start is not None),
         max_iterations=LINEARISATIONS,
         gradient_tolerance=0.0,
-        progress=CORRECTION_PROGRESS,
+        progress=None,
     )
 
 

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.box import Box
+from deceptron.core.status import Reason
 from deceptron.solve.model import Model, Point
-from deceptron.solve.objective import LeastSquares
-from deceptron.solve.rows import RowData, norm
+from deceptron.solve.rows import RowData
 
 D = TypeVar("D", bound=RowData)
+# Rows that a reason to stop holds for.
+Rule: TypeAlias = tuple[Reason, Bool[Tensor, " B"]]
 S = TypeVar("S", bound="SearchState")
-
-
-@dataclass(frozen=True)
-class Promise:
-    """The residual that a linearisation expects where it leads, in units of the noise, how much of
-    chi-squared is ``chance``, and whether the point where it was made is there already.
-    """
-
-    residual: Float[Tensor, "B m"]
-    chance: Float[Tensor, " B"]
-    kept_here: Bool[Tensor, " B"]
-
-    @staticmethod
-    def at(point: Point, objective: LeastSquares, residual: Tensor, chance: Tensor) -> Promise:
-        """Of a linearisation at this point."""
-        return Promise(residual, chance, _near(point, objective, residual, chance))
-
-    def kept(self, point: Point, objective: LeastSquares) -> Bool[Tensor, " B"]:
-        """Where a row has come to what was expected: linearising anew would change little."""
-        return _near(point, objective, self.residual, self.chance)
-
-
-def _near(
-    point: Point, objective: LeastSquares, residual: Tensor, chance: Tensor
-) -> Bool[Tensor, " B"]:
-    return norm(objective.whiten(point.r) - residual).square() <= chance
 
 
 @dataclass(frozen=True)
@@ -60,7 +36,7 @@ class Proposal:
     provisional: Bool[Tensor, " B"] | None = None
     attainable: Float[Tensor, " B"] | None = None
     reach: Float[Tensor, " B"] | None = None
-    promise: Promise | None = None  # None: an explained row has nothing to gain
+    score: Any = None  # what a search of this descent's own weighs a trial by
 
 
 class Descent(Protocol[D]):
@@ -80,6 +56,16 @@ class Descent(Protocol[D]):
     def needs_gradient(self) -> bool:
         """Whether it reads the gradient of the objective."""
         return True
+
+    def begin(self, model: Model, point: Point) -> D | None:
+        """What is known of rows before any work is done; None: nothing."""
+        return None
+
+    def endings(self, model: Model, before: Point | None, point: Point, state: D) -> list[Rule]:
+        """Rows that have nothing to gain by the descent's own account, at their start (``before``
+        is None) and after a step from there.
+        """
+        return []
 
     def prepare(self, model: Model, point: Point, state: D | None, box: Box | None) -> D:
         """Work done once per accepted point; ``state`` is what this row had before, if anything."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,12 +15,10 @@ from deceptron.core.status import Reason
 from deceptron.solve.methods import Method
 from deceptron.solve.model import Point
 from deceptron.solve.objective import LeastSquares
-from deceptron.solve.protocols import Step
+from deceptron.solve.protocols import Rule, Step
 from deceptron.solve.rows import RowData, dot, norm
 
 RUNNING = -1
-# With the rows that meet it.
-Rule: TypeAlias = tuple[Reason, Bool[Tensor, " B"]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Path(RowData):
 class Stopping:
     """Thresholds; None switches a rule off. Residuals are RMS in normalised units.
 
-    ``discrepancy`` ends a row that is explained, after so many steps at the earliest.
+    ``discrepancy`` ends a row that is explained.
     ``gradient_tolerance`` compares the projected gradient |x - P(x - grad)| with its start.
     ``progress`` gives a row up when a step lowers its misfit by less than this share: what f cannot
     explain in large steps it will not explain in small ones.
@@ -52,7 +49,6 @@ class Stopping:
     tolerance: float | None = None
     relative_tolerance: float | None = None
     discrepancy: bool = False
-    discrepancy_after: int = 0
     gradient_tolerance: float | None = None
     progress: float | None = None
     decrease_tolerance: float | None = None
@@ -75,19 +71,12 @@ class Stopping:
         point: Point,
         residual: Float[Tensor, " B"],
         first: Float[Tensor, " B"],
-        steps: Int[Tensor, " B"] | None = None,
-        settled: Bool[Tensor, " B"] | None = None,
     ) -> Iterator[Rule]:
         """Each rule that is on, with the rows that meet it; the first to fire names the reason."""
         if self.tolerance is not None:
             yield Reason.TOLERANCE, residual <= self.tolerance
         if self.discrepancy:
-            done = point.explained
-            if self.discrepancy_after and steps is not None:
-                done = done & (steps >= self.discrepancy_after)
-            if settled is not None:
-                done = done & settled
-            yield Reason.DISCREPANCY, done
+            yield Reason.DISCREPANCY, point.explained
         if self.relative_tolerance is not None:
             yield Reason.RELATIVE_TOLERANCE, residual <= self.relative_tolerance * first
 

@@ -6,7 +6,6 @@ normalised ones of its maps.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from os import PathLike
 
@@ -15,13 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from deceptron.core.arrays import weight_of
-from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Bounds, Box
-from deceptron.core.calibration import Calibration, calibration_of
-from deceptron.core.corrections import Corrections
 from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.scaler import Scaler
+from deceptron.laws.beliefs import Beliefs
+from deceptron.laws.calibration import Calibration, calibration_of
+from deceptron.solve.descents.posterior import Posterior
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.forward import Normalised, is_opaque, values_of
 from deceptron.solve.methods import Method
@@ -127,7 +126,7 @@ class Task:
             and ``solution.over_noise`` are made with.
         on_surrogate: whether f is the pair's own.
         linear_start: whether rows start at the linear estimate.
-        corrections: plausible corrections, where the method uses them.
+        beliefs: what rows may be, where the method uses it.
     """
 
     known: Known
@@ -150,41 +149,7 @@ class Task:
     on_surrogate: bool
     linear_start: bool
     prior: GaussianPrior | None
-    corrections: Corrections | None
-
-    @property
-    def _side(self) -> int:
-        """Which of two numbers of a calibration holds: on the surrogate, or on a simulator."""
-        return 0 if self.on_surrogate else 1
-
-    @property
-    def corrects_explained_rows(self) -> bool:
-        """Whether a start that explains its data is corrected all the same."""
-        if self.corrections is None or self.keeps_starts:
-            return False
-        return self.corrections.eager[self._side]
-
-    @property
-    def keeps_starts(self) -> bool:
-        """Whether a start that does not explain its data is left as it is all the same."""
-        return self.corrections is not None and self.corrections.keep[self._side]
-
-    @property
-    def chance(self) -> float:
-        """Log odds that a row which is to be corrected has nothing to correct. Where explained rows
-        are corrected, too, being chosen says nothing.
-        """
-        if self.corrections is None or self.corrects_explained_rows:
-            return -math.inf
-        return self.corrections.chance[self._side]
-
-    @property
-    def guessed_by(self) -> DiagonalGaussian | None:
-        """The family, where the mean of its posterior is tried before any correction."""
-        if self.corrections is None:
-            return None
-        asked = self.corrections.by_family[self._side]
-        return self.known.calibration.family if asked else None
+    beliefs: Beliefs | None
 
     def model(self) -> Model:
         """Its maps and objective, nothing charged yet."""
@@ -200,7 +165,7 @@ class Task:
 
     @property
     def table_noise(self) -> Float[Tensor, " m"]:
-        """What the tables of the corrections were made for, normalised units."""
+        """What the tables of the laws were made for, normalised units."""
         own = noise_rows(self.known.calibration.noise_std, self.y, self.known.scaler)
         assert own is not None
         return own[0]
@@ -300,5 +265,18 @@ def prepare(
         on_surrogate=on_surrogate,
         linear_start=linear_start,
         prior=prior,
-        corrections=known.calibration.corrections if corrects else None,
+        beliefs=known.calibration.beliefs if corrects else None,
+    )
+
+
+def posterior_of(task: Task, reverse_price: float = 0.0) -> Posterior:
+    """The descent of a task whose rows are answered by their laws."""
+    assert task.beliefs is not None
+    return Posterior(
+        task.beliefs,
+        task.beliefs.odds(on_surrogate=task.on_surrogate),
+        task.known.calibration.observations,
+        task.table_noise,
+        told=task.noise_told,
+        reverse_price=reverse_price,
     )

@@ -10,21 +10,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.calibration import Calibration, TrustLimits
+from deceptron.core.arrays import rms
 from deceptron.core.checks import check_count, check_seed
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.geometry import fit_trust
+from deceptron.laws.calibration import Calibration, TrustLimits
 from deceptron.maps import Deceptron
 from deceptron.problems import Dataset, Problem, get
 from deceptron.problems.units import UnitlessProblem
 from deceptron.solve import solve
-from deceptron.solve.descents.correction import DENSE
-from deceptron.train.correcting import fit_correcting
-from deceptron.train.families import corrections_of, family_of, observations_of
-from deceptron.train.regression import rmse
+from deceptron.train.beliefs import fit_beliefs
+from deceptron.train.families import family_of, observations_of
 from deceptron.train.start_bars import fit_start_bars
 from deceptron.train.streams import stream
-from deceptron.train.tables import with_tables
 from deceptron.train.watch import calibrating, is_shown
 
 # Two jvps for each row and draw, four where the share is chosen: a minute for the largest problem.
@@ -68,19 +66,17 @@ def calibrate(
     """Fit ``pair.calibration`` on the first rows of ``data.val``, with fresh noise.
 
     Error bars of one-shot answers (a quarter of the rows chooses the prior's share, the others the
-    factor), trust, what corrections are plausible, and, on a differentiable simulator, how answers
-    like the training data are best guessed. Beyond ``correction_limit`` unknowns corrections are
-    left out. The same pair comes back.
+    factor), trust, and what rows are believed to be (``train/beliefs.py``), up to
+    ``correction_limit`` unknowns. The pair stays as it is; its weights are shared.
     """
     _check_noise(problem)
     return _calibrated(pair, problem, _rows(pair, problem, data), correction_limit, told)
 
 
 def calibrate_trust(pair: Deceptron, problem: Problem, data: Dataset) -> Deceptron:
-    """The part of ``calibrate`` that fits the limits of trust, alone. The same pair comes back."""
+    """The part of ``calibrate`` that fits the limits of trust, alone."""
     rows = _rows(pair, problem, data)
-    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, rows.y))
-    return pair
+    return _knowing(pair, replace(pair.calibration, trust=fit_trust(pair, rows.y)))
 
 
 def _rows(pair: Deceptron, problem: Problem, data: Dataset) -> _Rows:
@@ -184,30 +180,31 @@ def _calibrated(
     learned: TrustLimits | None = None,
 ) -> Deceptron:
     told("error bars", 0.0)
-    x, y, family = rows.x, rows.y, rows.family
-    corrections = corrections_of(family)
-    pair.calibration = replace(
+    x, y = rows.x, rows.y
+    known = replace(
         pair.calibration,
         noise_std=problem.noise_std,
         start=_better_start(pair, x, y),
-        family=family_of(family, corrections),
+        family=family_of(rows.family),
         observations=observations_of(pair.scaler.normalise(rows.observed)),
+        trust=None,
+        beliefs=None,
         rows=len(x),
     )
-    pair.calibration = replace(pair.calibration, trust=fit_trust(pair, y, learned))
-    fit_start_bars(pair, x, y)
-    n = x[0].numel()
-    if n > correction_limit or not corrections.members:
+    pair = _knowing(pair, known)
+    pair = _knowing(pair, replace(known, trust=fit_trust(pair, y, learned)))
+    pair = _knowing(pair, fit_start_bars(pair, x, y))
+    if x[0].numel() > correction_limit:
         return pair
-    if n > DENSE:
-        corrections = with_tables(
-            corrections, pair, problem, x, told=lambda share: told("tables", share)
-        )
-    pair.calibration = replace(pair.calibration, corrections=corrections)
-    told("corrections", 0.0)
     few = slice(None, _within(SOLVED_ROWS, SOLVED_POINTS, x))
-    fit_correcting(pair, problem, x[few], y[few])
-    return pair
+    beliefs = fit_beliefs(
+        pair, problem, rows.family, x[few], y[few], lambda share: told("laws", share)
+    )
+    return _knowing(pair, replace(pair.calibration, beliefs=beliefs))
+
+
+def _knowing(pair: Deceptron, calibration: Calibration) -> Deceptron:
+    return pair.replaced(calibration=calibration).train(pair.training)
 
 
 def _check_noise(problem: Problem) -> None:
@@ -226,5 +223,8 @@ def _better_start(pair: Deceptron, x: Tensor, y: Tensor) -> str:
     """Where answers start: at g, unless the linear estimate is clearly closer to the truth."""
     if pair.wiener is None:
         return "reverse"
-    errors = {m: rmse(solve(pair, y, method=m, history=False).x, x) for m in ("one-shot", "wiener")}
+    errors = {
+        m: float(rms(solve(pair, y, method=m, history=False).x - x).mean())
+        for m in ("one-shot", "wiener")
+    }
     return "wiener" if errors["wiener"] < (1 - BETTER) * errors["one-shot"] else "reverse"

@@ -5,18 +5,11 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, principal
-from deceptron.core.corrections import Corrections
+from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, GridBasis, principal
+from deceptron.laws.shapes import KEPT, LARGEST_VECTOR
 
-# Powers of the family's covariance: vectors of up to so many components, this many directions.
-LARGEST_VECTOR, KEPT = 1024, 128
 # Samples for each direction that are enough to tell how far a field varies along it.
 FEWEST_FOR_EACH = 4
-
-
-def corrections_of(rows: Float[Tensor, "N *x"]) -> Corrections:
-    """What may be added to an answer, by the covariance of the samples."""
-    return Corrections.of(rows, largest=LARGEST_VECTOR, kept=KEPT)
 
 
 def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGaussian | None:
@@ -30,19 +23,20 @@ def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGau
     return DiagonalGaussian(mean.reshape(rows.shape[1:]), basis, spectrum)
 
 
-def family_of(rows: Float[Tensor, "N *x"], corrections: Corrections) -> DiagonalGaussian | None:
+def family_of(rows: Float[Tensor, "N *x"]) -> DiagonalGaussian | None:
     """The law of samples: in the principal directions of a vector; of a field in waves or in its
     principal directions, whichever gives the samples that were not fitted the larger likelihood. A
     field made of a few shapes is not stationary, and waves know little of it.
     """
-    if corrections.eigen is not None:
-        return gaussian_of(rows, corrections.eigen)
-    waves = gaussian_of(rows, corrections.grid)
+    grid, small = GridBasis.fit(rows.cpu()), rows[0].numel() <= LARGEST_VECTOR
+    if small and (rows.ndim == 2 or grid is None):
+        return gaussian_of(rows, principal(rows.double().flatten(1), KEPT)[0])
+    waves = gaussian_of(rows, grid)
     held_out = len(rows) // 4
-    if rows[0].numel() > LARGEST_VECTOR or len(rows) - held_out < FEWEST_FOR_EACH * KEPT:
+    if not small or len(rows) - held_out < FEWEST_FOR_EACH * KEPT:
         return waves
     fitted, others = rows[held_out:], rows[:held_out]
-    fields = gaussian_of(fitted, corrections.grid)
+    fields = gaussian_of(fitted, grid)
     if fields is not None and fields.log_likelihood(others) >= _principal_of(fitted).log_likelihood(
         others
     ):
@@ -57,4 +51,4 @@ def _principal_of(rows: Float[Tensor, "N *x"]) -> DiagonalGaussian:
 
 def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
     """What sensors show, normalised units."""
-    return family_of(y, corrections_of(y))
+    return family_of(y)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from deceptron.core.calibration import Calibration
 from deceptron.core.errors import CheckpointError, ConfigError
 from deceptron.core.folder import environment
+from deceptron.laws.calibration import Calibration
 from deceptron.maps import Deceptron, LinearStart, Wiener, load, save
 from deceptron.maps.checkpoint import RUN_RESULT
 from deceptron.problems import Problem
@@ -267,7 +266,7 @@ class Training:
                 calibration=self._known(results["forward"], data),
                 provenance=self._provenance(name, results),
             ).to(self._device)
-            self._calibrate(pair.eval(), data, shown=shown)
+            pair = self._calibrated(pair.eval(), data, shown=shown)
             if isinstance(self._problem, UnitlessProblem):
                 pair = pair.with_units(self._problem.units, self._problem.original.bounds)
             if self._folder is not None:
@@ -286,23 +285,22 @@ class Training:
             task = max(task - noise, LEAST_ERROR * noise)
         return Calibration(noise_std=noise_std if known else None, surrogate_error=task**0.5)
 
-    def _calibrate(self, pair: Deceptron, data: TrainingData, *, shown: bool) -> None:
-        """Error bars, trust and corrections; whatever they meet must not cost the training.
+    def _calibrated(self, pair: Deceptron, data: TrainingData, *, shown: bool) -> Deceptron:
+        """With error bars, trust and laws; whatever they meet must not cost the training.
 
         They take maps and simulator, which may be the user's, to points where nobody has been.
         """
         if not bool((data.noise > 0).all()):
-            return
+            return pair
         try:
             limit = self._recipe.correction_limit
             with calibrating(shown) as told:
-                calibrate(pair, self._problem, data.dataset, correction_limit=limit, told=told)
+                return calibrate(
+                    pair, self._problem, data.dataset, correction_limit=limit, told=told
+                )
         except Exception as error:
-            # Corrections that were not fitted to the end are none.
-            known = pair.calibration = replace(pair.calibration, corrections=None)
-            missing = "trust" if known.trust is None else "calibrated error bars"
-            missing = missing if known.interval_factor is None else "plausible corrections"
-            warnings.warn(f"the pair has no {missing}: {error}", stacklevel=2)
+            warnings.warn(f"the pair is not calibrated: {error}", stacklevel=2)
+            return pair
 
     def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:
         """The ridge estimate, or where that is too large the linear part that g started from."""

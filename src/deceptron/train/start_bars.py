@@ -8,23 +8,25 @@ from torch import Tensor
 
 from deceptron.geometry import Posterior, fit_interval_factor, fit_prior_share
 from deceptron.geometry.bars import Maps
+from deceptron.laws.calibration import Calibration
 from deceptron.maps import Deceptron
 
 # A quarter of the rows chooses the prior's share, the others the factor.
 SHARE_OF_ROWS, SHARE_SAMPLES = 0.25, 8
 
 
-def fit_start_bars(pair: Deceptron, x: Tensor, y: Tensor) -> None:
+def fit_start_bars(pair: Deceptron, x: Tensor, y: Tensor) -> Calibration:
     """Bars about g(y) in the box, and about the linear estimate where answers start there."""
     known = pair.calibration
     if known.family is None or known.noise_std is None:
-        return
+        return known
     share, factor = _fit_bars(pair, x, y)
-    pair.calibration = replace(known, prior_share=share, interval_factor=factor)
+    found = replace(known, prior_share=share, interval_factor=factor)
     if known.start == "wiener" and pair.wiener is not None:
         linear = Maps(pair.f, pair.wiener, pair.scaler, pair.bounds, known)
         share, factor = _fit_bars(linear, x, y)
-        pair.calibration = replace(pair.calibration, linear_share=share, linear_factor=factor)
+        found = replace(found, linear_share=share, linear_factor=factor)
+    return found
 
 
 def _fit_bars(pair: Deceptron | Maps, x: Tensor, y: Tensor) -> tuple[float, float]:

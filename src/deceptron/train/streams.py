@@ -21,6 +21,7 @@ PURPOSES = (
     "noise-levels",
     "sketch",
     "recalibration",
+    "widened",
 )
 
 

@@ -22,14 +22,11 @@ from torch import Tensor
 
 from deceptron.core.bases import Basis
 from deceptron.core.differentiate import Linearisation
-from deceptron.solve.evidence import Quadratics
-from deceptron.solve.measured_span import DIFFERENCE, MeasuredSpan, taken, turned
+from deceptron.laws.score import Quadratics
 from deceptron.solve.model import Model, Point
 from deceptron.solve.rows import dot, norm, products
+from deceptron.solve.subspace import DIFFERENCE, Subspace, taken, turned
 
-# What the first subspace is grown with, before the evidence has spoken: rough and large.
-FIRST_SIZE = 0.3
-FIRST_MEMBERS = ("smooth 16, 2", "C^0.35")
 # A pair of directions that lowers the regularised misfit by less than this share of it, or of what
 # pure noise would leave, is the last: below the noise there is nothing to explain.
 PAYS = 0.001
@@ -44,13 +41,11 @@ LEAST_ROOTS = 10.0
 AT_BOUND = 1e-6
 # Places of rows; of all of them a slice, which copies nothing.
 Rows: TypeAlias = Tensor | slice
-# Member and size of the correction that each row has so far.
-SoFar: TypeAlias = tuple[Int[Tensor, " B"], Float[Tensor, " B"]]
+# Shape and size, as places, of the law that each row has so far.
+SoFar: TypeAlias = tuple[Int[Tensor, " B"], Int[Tensor, " B"]]
 
 
-def grow(
-    span: MeasuredSpan, so_far: SoFar | None, pairs: int, *, reverse_price: float = 0.0
-) -> None:
+def grow(span: Subspace, so_far: SoFar | None, pairs: int, *, reverse_price: float = 0.0) -> None:
     """At most so many pairs of a gradient and a learned direction, or as many simulator runs; the
     first direction is the correction so far. A pass through g is taken to cost ``reverse_price``
     products with the Jacobian.
@@ -69,11 +64,11 @@ class _Growth:
     """The rows that still grow, and the best correction in their subspace so far: coefficients
     ``e``, the residual ``left``, and the regularised misfit ``value``.
 
-    It is that under the prior ``N(0, t K)``, K the row's ``member``.
+    It is that under the prior ``N(0, t K)``, K the row's ``shape``.
     """
 
     def __init__(
-        self, span: MeasuredSpan, so_far: SoFar | None, pairs: int, reverse_price: float
+        self, span: Subspace, so_far: SoFar | None, pairs: int, reverse_price: float
     ) -> None:
         self._span = span
         span.reserve(2 * pairs + (so_far is not None))
@@ -87,16 +82,16 @@ class _Growth:
         self._reverse_price = reverse_price if span.model.has_derivatives else 0.0
         # Pairs for which the learned direction is not tried.
         self._waits = torch.zeros_like(self._budget)
-        self._member, self._t = _prior(span, so_far)
+        self._shape, self._t = _prior(span, so_far)
         # 1 where a component may move, 0 where a bound holds it; None: all may.
         self._free: Tensor | None = None
         self._heeds_bounds = so_far is not None and span.box is not None
         if so_far is not None:
             # Back towards the start: a step further on may leave the box.
-            length = norm(span.correction)
-            a = self._add(span.home.forward(-span.correction), None)
+            length = norm(span.offset)
+            a = self._add(span.home.forward(-span.offset), None)
             span.move_residual(-length[:, None] * a)
-        self._e = torch.zeros_like(span.correction)
+        self._e = torch.zeros_like(span.offset)
         self._left, self._value = span.residual, span.residual.square().sum(1)
         if so_far is not None:
             self._fit()
@@ -192,7 +187,7 @@ class _Growth:
         assert span.box is not None
         x = span.point.x
         # A goal goes through a basis and back, so what was held is at its bound but for round-off.
-        slack = AT_BOUND * span.corrections.units.to(x) + 4 * torch.finfo(x.dtype).eps * x.abs()
+        slack = AT_BOUND * span.laws.units.to(x) + 4 * torch.finfo(x.dtype).eps * x.abs()
         free = span.box.free(x, -span.home.back(d), slack)
         return None if bool(free.all()) else free.double()
 
@@ -213,12 +208,12 @@ class _Growth:
 
     def _by_basis(self) -> Iterator[tuple[Basis, Rows, Float[Tensor, "k n"]]]:
         """Rows whose K is diagonal in a basis, and the variances ``t K`` there."""
-        for basis, members in self._span.members_of.items():
+        for basis, shapes in self._span.shapes_of.items():
             rows: Rows = slice(None)
-            if len(self._span.members_of) > 1:
-                mine = torch.isin(self._member, torch.tensor(members, device=self._t.device))
+            if len(self._span.shapes_of) > 1:
+                mine = torch.isin(self._shape, torch.tensor(shapes, device=self._t.device))
                 rows = mine.nonzero().flatten()
-            yield basis, rows, self._t[rows, None] * self._span.spectra[self._member[rows]]
+            yield basis, rows, self._t[rows, None] * self._span.spectra[self._shape[rows]]
 
     def _add(
         self, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None
@@ -260,8 +255,8 @@ class _Growth:
         return left[0] > least * asked.square
 
     def _own_stiffness(self, quadratics: Quadratics) -> Float[Tensor, "B k k"]:
-        rows = torch.arange(len(self._member), device=self._member.device)
-        return quadratics.stiffness[self._member, rows]
+        rows = torch.arange(len(self._shape), device=self._shape.device)
+        return quadratics.stiffness[self._shape, rows]
 
     def _product(
         self, d: Float[Tensor, "B n"], charged: Bool[Tensor, " B"] | None
@@ -285,7 +280,7 @@ class _Growth:
             rows = charged.nonzero().flatten()
             model, point = span.model.at(rows), span.point.take(rows)
         unit = span.home.back(d[rows]).to(point.x)
-        length = norm(unit / span.corrections.units.to(unit)).clamp_min(1e-30)
+        length = norm(unit / span.laws.units.to(unit)).clamp_min(1e-30)
         step = DIFFERENCE * point.x.shape[1] ** 0.5 * unit / length[:, None]
         step = taken(point.x, step, span.box)
         a = self._measured(rows, model.image(point, step))
@@ -321,14 +316,11 @@ class _Here:
         self.jacobian: Linearisation = self.model.linearise(self.point.x, charged=charged)
 
 
-def _prior(
-    span: MeasuredSpan, so_far: SoFar | None
-) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
-    """Member and strength t of each row: those of its correction so far."""
-    members, scale = span.corrections.members, span.corrections.scale
+def _prior(span: Subspace, so_far: SoFar | None) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    """Shape and strength t of each row: those of its law so far."""
+    laws = span.laws
     if so_far is not None:
-        return so_far[0], (scale * so_far[1].double()).square()
-    names = [member.name for member in members]
-    first = next(names.index(name) for name in FIRST_MEMBERS if name in names)
-    t = torch.full_like(span.correction[:, 0], (FIRST_SIZE * scale) ** 2)
-    return torch.full_like(t, first, dtype=torch.int64), t
+        return so_far[0], laws.strengths(span.offset)[so_far[1]]
+    shape, size = laws.first
+    first = torch.full_like(span.offset[:, 0], shape, dtype=torch.int64)
+    return first, torch.full_like(span.offset[:, 0], (size * laws.scale) ** 2)

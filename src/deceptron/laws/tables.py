@@ -1,46 +1,42 @@
-"""Tables of corrections (``core/corrections.py``) where a Jacobian is too large to be formed.
+"""Log-determinants and variances of laws at validation points, tabled once a pair.
 
-Most of what data say about a field they say about few directions. A randomised range finder takes
-those: Q spans the images of ``rank`` fields of a rough member, ``B = Q'J`` is what the data see of
-them. What is left, ``J'J - B'B``, is small and about diagonal in waves; D, its diagonal there, is
-estimated from random signs and averaged over waves of like length. With K diagonal in the same
-waves and ``E = K / (1 + t K D)``::
+Where a Jacobian can be formed, its singular values under each shape give both for every t. Where it
+cannot, most of what data say about a field they say about few directions, and a randomised range
+finder takes those: Q spans the images of ``RANK`` fields of a rough shape, ``B = Q'J`` is what the
+data see of them. What is left, ``J'J - B'B``, is small and about diagonal in waves; D, its diagonal
+there, is estimated from random signs and averaged over waves of like length. With K diagonal in the
+same waves and ``E = K / (1 + t K D)``::
 
     log det (1 + t K^(1/2) (B'B + D) K^(1/2)) = sum log(1 + t K D) + log det (1 + t B E B')
     (K^-1 + t (B'B + D))^-1                   = E - t E B' (1 + t B E B')^-1 B E
 
-which takes ``rank + probes`` products with J and as many with its transpose for all members and t.
+which takes ``RANK + PROBES`` products with J and as many with its transpose for all shapes and t.
 For all t at once, ``B E B'`` is a sum over the values of K D, put into bins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core.bases import GridBasis, on_axis
-from deceptron.core.corrections import (
-    DETERMINANT_NODES,
-    VARIANCE_NODES,
-    Corrections,
-    Member,
-    Told,
-    averaged,
-)
+from deceptron.laws.law import DETERMINANT_NODES, VARIANCE_NODES, Laws, Shape, Tables
 
 # Log-determinants at 32 x 32 against dense ones, at size 0.3: heat-2d is off by 0.25%, darcy-2d by
 # 5 to 11%, less than its points differ from each other (python -m benchmarks.grids accuracy).
 RANK, PROBES = 256, 16
-# What images are drawn from: rough, so that no member sees much beyond them.
-DRAWN_FROM = "smooth 16, 2"
 # Of wavenumbers that share a variance, and of the products K D: steps as factors.
 WAVE_STEP, BIN_STEP = 2**0.25, 10**0.25
 # No variance is less than this share of the one before the data were seen.
 LEAST_LEFT = 1e-10
+
+# Hears which share of some work is done.
+Listener: TypeAlias = Callable[[float], None]
 
 
 class Products(Protocol):
@@ -57,69 +53,81 @@ class Products(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """``J'J`` is about ``rows' rows + diag(rest)``, in waves."""
+    """``J'J`` is about ``rows' rows + diag(rest)``, in the waves of a grid."""
 
+    grid: GridBasis
     rows: Float[Tensor, "r n"]
     rest: Float[Tensor, " n"]
 
 
+def tabled(
+    laws: Laws, points: Sequence[Sketch | Tensor], *, listener: Listener = lambda share: None
+) -> Laws:
+    """The laws with their tables, averaged over Jacobians in units of the noise, formed (float64)
+    or sketched, for x in units of the laws' ``scale``.
+    """
+    determinants, variances = [], []
+    for number, shape in enumerate(laws.shapes):
+        found = []
+        for place, point in enumerate(points, start=1):
+            make = _by_sketch if isinstance(point, Sketch) else _formed
+            found.append(make(shape, point))  # type: ignore[operator]
+            listener((number + place / len(points)) / len(laws.shapes))
+        determinant, variance = (torch.stack(part).mean(0) for part in zip(*found, strict=True))
+        determinants.append(determinant)
+        variances.append(variance.clamp_min(1e-30).log())
+    return laws.with_tables(Tables(torch.stack(determinants), torch.stack(variances), laws.scale))
+
+
+def _formed(shape: Shape, jacobian: Float[Tensor, "m n"]) -> tuple[Tensor, Tensor]:
+    t, v = (10 ** torch.tensor(n, dtype=torch.float64) for n in (DETERMINANT_NODES, VARIANCE_NODES))
+    root = shape.root(torch.eye(jacobian.shape[1], dtype=torch.float64)).T  # K = root root'
+    image = jacobian @ root
+    values, vectors = torch.linalg.eigh(image.T @ image)
+    values = values.clamp_min(0.0)
+    determinant = torch.log1p(t[:, None] * values).sum(1)
+    return determinant, (1 / (1 + v[:, None] * values)) @ (root @ vectors).square().T
+
+
+def _by_sketch(shape: Shape, sketch: Sketch) -> tuple[Tensor, Tensor]:
+    seen = _Seen(shape, sketch)
+    determinants = [seen.log_determinant(10**node) for node in DETERMINANT_NODES]
+    return torch.stack(determinants), torch.stack([seen.variance(10**n) for n in VARIANCE_NODES])
+
+
 def sketched(
-    corrections: Corrections,
-    jacobian: Products,
-    *,
-    generator: Generator,
-    rank: int = RANK,
-    probes: int = PROBES,
+    laws: Laws, grid: GridBasis, jacobian: Products, *, generator: Generator, rank: int = RANK
 ) -> Sketch:
-    """See the module's text; for corrections whose members are all waves on one grid."""
-    grid = corrections.grid
-    assert grid is not None
-    names = [member.name for member in corrections.members]
-    rough = corrections.members[names.index(DRAWN_FROM)]
+    """What data see of fields on a grid; images are drawn from the ``first`` shape of the laws."""
+    rough = laws.shapes[laws.first[0]]
     n = len(rough.spectrum)
     drawn = torch.randn(min(rank, n), n, dtype=torch.float64, generator=generator)
     span = torch.linalg.qr(jacobian.forward(rough.root(drawn)).T).Q
     rows = grid.forward(jacobian.back(span.T))
-    signs = torch.randn(probes, n, dtype=torch.float64, generator=generator).sign()
+    signs = torch.randn(PROBES, n, dtype=torch.float64, generator=generator).sign()
     image = jacobian.forward(grid.back(signs))
     left = image - (image @ span) @ span.T
     rest = (signs * grid.forward(jacobian.back(left))).mean(0)
-    return Sketch(rows, _averaged(rest, _alike(grid)).clamp_min(0.0))
-
-
-def tabulated(
-    corrections: Corrections, sketches: list[Sketch], *, told: Told = lambda share: None
-) -> tuple[Float[Tensor, "M T"], Float[Tensor, "M V n"]]:
-    """The two tables, averaged over sketches."""
-    grid = corrections.grid
-    assert grid is not None
-
-    def tables(member: Member, sketch: Sketch) -> tuple[Tensor, Tensor]:
-        seen = _Seen(grid, member, sketch)
-        determinants = [seen.log_determinant(10**node) for node in DETERMINANT_NODES]
-        return torch.stack(determinants), torch.stack(
-            [seen.variance(10**n) for n in VARIANCE_NODES]
-        )
-
-    return averaged(corrections, sketches, tables, told)
+    return Sketch(grid, rows, _averaged(rest, _alike(grid)).clamp_min(0.0))
 
 
 class _Seen:
-    """One member seen through one sketch."""
+    """One shape seen through one sketch."""
 
-    def __init__(self, grid: GridBasis, member: Member, sketch: Sketch) -> None:
-        self._grid, self._spectrum, self._rows = grid, member.spectrum, sketch.rows
-        self._product, self._bins = _binned(member.spectrum * sketch.rest)
-        weighted = sketch.rows * member.spectrum.sqrt()
+    def __init__(self, shape: Shape, sketch: Sketch) -> None:
+        self._grid, self._rows = sketch.grid, sketch.rows
+        self._spectrum = shape.spectrum
+        self._product, self._bins = _binned(shape.spectrum * sketch.rest)
+        weighted = sketch.rows * shape.spectrum.sqrt()
         self._grams = torch.stack(
-            [weighted[:, mine] @ weighted[:, mine].T for mine in self._members_of_bins()]
+            [weighted[:, mine] @ weighted[:, mine].T for mine in self._waves_of_bins()]
         )
-        self._before = grid.diagonal(member.spectrum[None])[0]
+        self._before = self._grid.diagonal(shape.spectrum[None])[0]
 
     def log_determinant(self, t: float) -> Tensor:
         factor = torch.linalg.cholesky(self._system(t))
-        few = 2 * factor.diagonal().log().sum()
-        return few + torch.log1p(t * self._product[self._bins]).sum()
+        of_rows = 2 * factor.diagonal().log().sum()
+        return of_rows + torch.log1p(t * self._product[self._bins]).sum()
 
     def variance(self, t: float) -> Float[Tensor, " n"]:
         """Of each point, as data of this strength leave it."""
@@ -132,12 +140,11 @@ class _Seen:
 
     def _system(self, t: float) -> Float[Tensor, "r r"]:
         """``1 + t B E B'``."""
-        weights = t / (1 + t * self._product)
-        system = torch.tensordot(weights, self._grams, dims=1)
+        system = torch.tensordot(t / (1 + t * self._product), self._grams, dims=1)
         system.diagonal().add_(1.0)
         return system
 
-    def _members_of_bins(self) -> list[Int[Tensor, " k"]]:
+    def _waves_of_bins(self) -> list[Int[Tensor, " k"]]:
         order = self._bins.argsort(stable=True)
         counts = torch.bincount(self._bins, minlength=len(self._product))
         return list(order.split(counts.tolist()))

@@ -1,28 +1,25 @@
 """A subspace for each row, spanned by directions whose images under the Jacobian were measured.
 
-What a correction is chosen from. Directions d are orthonormal, images ``a = J d / s`` in units of
+What an answer is chosen from. Directions d are orthonormal, images ``a = J d / s`` in units of
 the noise s. Each image is one product with J, or a difference of values where there are no
 derivatives; so a direction may come from anywhere. What is minimised over the subspace
-(``solve/evidence.py``) needs only products of what is held here.
+(``laws/score.py``) needs only products of what is held here.
 
-The subspace is all of space (``fill``), or is grown from nothing (``solve/span_growth.py``).
+The subspace is all of space (``fill``), or is grown from nothing (``solve/growth.py``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import Basis, DiagonalGaussian
+from deceptron.core.bases import Basis
 from deceptron.core.box import Box
-from deceptron.core.corrections import Corrections
-from deceptron.solve.evidence import Quadratics, posterior_spread
+from deceptron.laws.law import Laws
+from deceptron.laws.score import Quadratics
 from deceptron.solve.model import Model, Point
-from deceptron.solve.noise import noise_limit
-from deceptron.solve.rows import RowData, dot, norm, products
+from deceptron.solve.rows import dot, norm, products
 
 # Length of a difference that stands for a derivative, in units of the family's spread.
 DIFFERENCE = 0.03
@@ -30,23 +27,12 @@ DIFFERENCE = 0.03
 LEAST_ROOM = 1e-3
 
 
-@dataclass(frozen=True)
-class Guess(RowData):
-    """What is tried before the goal, whether it is plausible at all, and its standard deviation
-    where that is known.
-    """
-
-    x: Float[Tensor, "B n"]
-    plausible: Bool[Tensor, " B"]
-    spread: Float[Tensor, "B ?n"]
-
-
-class MeasuredSpan:
+class Subspace:
     """Directions and images at the points of a batch.
 
-    ``correction`` is the row's distance from its start so far, ``residual`` what the linearised
-    problem has to explain at the start, in units of ``noise`` (infinite where nothing was
-    observed). Directions are kept as coefficients in every basis that a member is diagonal in;
+    ``offset`` is how far the row is from its ``origin``, the mean of its laws; ``residual`` what
+    the linearised problem has to explain there, in units of ``noise`` (infinite where nothing was
+    observed). Directions are kept as coefficients in every basis that a shape is diagonal in;
     ``home`` is the first of these.
     """
 
@@ -54,29 +40,29 @@ class MeasuredSpan:
         self,
         model: Model,
         point: Point,
-        start: Float[Tensor, "B n"],
+        origin: Float[Tensor, "B n"],
         box: Box | None,
-        corrections: Corrections,
+        laws: Laws,
     ) -> None:
-        self.model, self.point, self.box, self.corrections = model, point, box, corrections
-        self.correction = (point.x - start).double()
-        self.spectra = torch.stack([m.spectrum for m in corrections.members]).to(self.correction)
-        self.members_of: dict[Basis, list[int]] = {}
-        for number, member in enumerate(corrections.members):
-            self.members_of.setdefault(member.basis, []).append(number)
-        self.home = next(iter(self.members_of))
-        self._stiffness = {b: 1 / self.spectra[members] for b, members in self.members_of.items()}
+        self.model, self.point, self.box, self.laws = model, point, box, laws
+        self.offset = (point.x - origin).double()
+        self.spectra = torch.stack([shape.spectrum for shape in laws.shapes]).to(self.offset)
+        self.shapes_of: dict[Basis, list[int]] = {}
+        for number, shape in enumerate(laws.shapes):
+            self.shapes_of.setdefault(shape.basis, []).append(number)
+        self.home = next(iter(self.shapes_of))
+        self._stiffness = {b: 1 / self.spectra[shapes] for b, shapes in self.shapes_of.items()}
         self.residual = -model.objective.whiten(point.r).double()
         self.noise = 1 / model.objective.whiten(torch.ones_like(point.r)).double()
         self.reserve(0)
 
     def reserve(self, most: int) -> None:
         """Room for so many directions, and none yet: growing an array in place copies nothing."""
-        rows, n = self.correction.shape
-        empty, zeros = self.correction.new_empty, self.correction.new_zeros
+        rows, n = self.offset.shape
+        empty, zeros = self.offset.new_empty, self.offset.new_zeros
         self._count = 0
         self._room_a = empty(rows, most, self.residual.shape[1])
-        self._room_c = {basis: empty(rows, most, n) for basis in self.members_of}
+        self._room_c = {basis: empty(rows, most, n) for basis in self.shapes_of}
         self._room_hessian = zeros(rows, most, most)
         self._room_stiffness = zeros(len(self.spectra), rows, most, most)
         self._room_slope = zeros(rows, most)
@@ -135,13 +121,13 @@ class MeasuredSpan:
         self._room_slope[:, k] = dot(a, self.residual)
         column = products(self.images, a)
         self._room_hessian[:, k, : k + 1] = self._room_hessian[:, : k + 1, k] = column
-        for basis, members in self.members_of.items():
+        for basis, shapes in self.shapes_of.items():
             c = turned(d, self.home, basis)
             room = self._room_c[basis]
             room[:, k] = c
             columns = (c[:, None] * self._stiffness[basis]) @ room[:, : k + 1].mT
-            self._room_stiffness[members, :, k, : k + 1] = columns.movedim(1, 0)
-            self._room_stiffness[members, :, : k + 1, k] = columns.movedim(1, 0)
+            self._room_stiffness[shapes, :, k, : k + 1] = columns.movedim(1, 0)
+            self._room_stiffness[shapes, :, : k + 1, k] = columns.movedim(1, 0)
 
     def move_residual(self, by: Float[Tensor, "B m"]) -> None:
         """What there is to explain changes by this much."""
@@ -155,7 +141,7 @@ class MeasuredSpan:
         if model.has_derivatives:
             columns = model.f_jacobian(point.x).mT
         else:
-            size = DIFFERENCE * self.corrections.units.to(point.x)
+            size = DIFFERENCE * self.laws.units.to(point.x)
             # To the side with more room; a component that the box fixes has no image.
             up, down = (taken(point.x, way, self.box) for way in (size, -size))
             step = torch.where(up >= -0.999 * down, up, down)
@@ -166,34 +152,13 @@ class MeasuredSpan:
         self.reserve(n)
         self._count = n
         self._room_a.copy_(columns / self.noise[:, None])
-        for basis, members in self.members_of.items():
-            c = basis.forward(torch.eye(n).to(self.correction))
+        for basis, shapes in self.shapes_of.items():
+            c = basis.forward(torch.eye(n).to(self.offset))
             self._room_c[basis].copy_(c)
-            for member in members:
-                self._room_stiffness[member] = c @ (c / self.spectra[member]).mT
+            for shape in shapes:
+                self._room_stiffness[shape] = c @ (c / self.spectra[shape]).mT
         torch.matmul(self.images, self.images.mT, out=self._room_hessian)
-        self.move_residual(self.image(self.correction))
-
-    def posterior_mean(
-        self, family: DiagonalGaussian, start: Float[Tensor, "B n"], count: Float[Tensor, "#B"]
-    ) -> Guess:
-        """Of the family given the data; the subspace must be all of space.
-
-        ``min |r - A e|^2 + |x0 + e - mean|^2_C``, which is chi-squared in as many degrees of
-        freedom as there are data if the row is of the family; plausible is what 99% stay below.
-        """
-        eye = torch.eye(start.shape[1]).to(self.correction)
-        precision = family.solve(eye)
-        system = self.images @ self.images.mT + precision
-        off = family.mean.to(eye).flatten() - start.double()
-        slope = products(self.images, self.residual) + off @ precision
-        factor, failed = torch.linalg.cholesky_ex(system)
-        e = torch.cholesky_solve(slope[:, :, None], factor)[:, :, 0]
-        left = self.residual - self.image(e)
-        value = left.square().sum(1) + ((e - off) @ precision * (e - off)).sum(1)
-        spread, sound = posterior_spread(factor)
-        plausible = sound & (failed == 0) & (value <= count * noise_limit(count).square())
-        return Guess(start + e, plausible, spread)
+        self.move_residual(self.image(self.offset))
 
     def promised(self, e: Float[Tensor, "B n"]) -> Float[Tensor, "B m"]:
         """``A e - r``, the residual of the linearised problem after the correction e; the subspace

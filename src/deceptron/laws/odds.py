@@ -1,0 +1,187 @@
+"""How likely each kind of answer is the right one for a row, from two numbers that cost one run.
+
+A row may be answered by its start as it is, by a correction of it, or about the family's mean.
+Scores of different kinds are never compared: a start has seen the data, so a law about it wins even
+where it is worse. What tells them apart is learned, on validation rows and on rows made rougher on
+purpose, as a logistic function of
+
+- *surprise*: how much better a roughened family explains the data than the family as it is. In
+  the coordinates of the data's covariance S both are diagonal, ``S^p`` against ``S``, so that it
+  costs no run. Both may say that there is more noise than stated;
+- *misfit*: how far the start is from explaining the data at that noise, in deviations of chi-squared.
+
+What is fitted is the likelihood of the truths: each kind stands for a Gaussian about its answer, as
+wide as its error bars say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from deceptron.core.bases import DiagonalGaussian
+from deceptron.laws.noise import price
+from deceptron.laws.shapes import FAMILY_POWERS, FAMILY_SIZES
+
+START, CORRECTION, FAMILY = range(3)
+# Log odds beyond which nothing that is seen changes a mind.
+CERTAIN = 1e3
+# Another kind of answer costs runs: it must be so many times as likely as the start.
+WORTH = 3.0
+# Before any row was seen, per kind: a constant, and what a unit of surprise and of misfit add.
+# Unexplained by the 99% limit, a correction; surprised by ten, the family.
+EXPECTED = ((0.0, 0.0, 0.0), (-5.0, 0.0, 4.0), (-3.5, 1.0, 0.0))
+# Rows whose likelihood the expectation weighs as much as.
+EXPECTED_ROWS = 8.0
+# Scales of the noise that are tried in the data's own coordinates, and how many groups of these
+# there are to a factor of e in their variance.
+SCALES = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
+BINS = 4.0
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """Of each row: by how much a roughened family explains it better, in nats, the power and size
+    that do best, as places, and how many times larger than stated the noise is by them.
+    """
+
+    gain: Float[Tensor, " B"]
+    shape: Int[Tensor, " B"]
+    size: Int[Tensor, " B"]
+    noise: Float[Tensor, " B"]
+
+    @staticmethod
+    def none(like: Tensor) -> Surprise:
+        """Of rows whose family is not known."""
+        rows = torch.zeros_like(like, dtype=torch.int64)
+        return Surprise(torch.zeros_like(like), rows, rows, torch.ones_like(like))
+
+
+def surprise(
+    observations: DiagonalGaussian,
+    target: Float[Tensor, "B m"],
+    noise: Float[Tensor, "#B m"],
+    *,
+    told: bool,
+) -> Surprise:
+    """How strange complete rows of data are, in normalised units."""
+    basis, mean = observations.basis, observations.mean.to(target.device).double().flatten()
+    spectrum = observations.spectrum.to(target.device).double()
+    # Coordinates of like variance are told apart by nothing: their squares are added up.
+    bins = torch.unique((spectrum.log() * BINS).round(), return_inverse=True)[1]
+    many = torch.bincount(bins).double()
+
+    def binned(values: Float[Tensor, "k m"]) -> Float[Tensor, "k b"]:
+        return values.new_zeros(len(values), len(many)).index_add(1, bins, values)
+
+    square = binned(basis.forward(target.double() - mean).square())
+    silent = torch.stack([basis.variances(row) for row in noise.double().square()])
+    silent, spectrum = binned(silent) / many, binned(spectrum[None])[0] / many
+    laws = [(p, s) for p in FAMILY_POWERS for s in FAMILY_SIZES]
+    rougher = torch.stack([s * s * spectrum**p / (many @ spectrum**p) for p, s in laws])
+    rougher = rougher * (many @ spectrum)
+
+    def score(law: Float[Tensor, "#k b"], v: Float[Tensor, "k #B"]) -> Float[Tensor, "k B"]:
+        total = law[:, None] + v[:, :, None].square() * silent
+        return (square / total + many * total.log()).sum(2) + price(v, told=told)
+
+    scales = torch.tensor(SCALES).to(square)
+    plain, place = score(rougher[:1], scales[:, None]).min(0)
+    louder = scales[place]
+    # Noise that a rougher family needs is what the plain one needs, or none.
+    found = torch.stack([score(rougher, v[None]) for v in (torch.ones_like(louder), louder)])
+    best, law = found.flatten(0, 1).min(0)
+    noise = torch.where(law < len(laws), 1.0, louder)
+    law, gain = law % len(laws), (plain - best).clamp_min(0.0) / 2
+    return Surprise(gain, law // len(FAMILY_SIZES), law % len(FAMILY_SIZES), noise)
+
+
+def misfit(over_noise: Float[Tensor, " B"], count: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """Of an RMS residual over the noise: chi-squared in its deviations from its mean."""
+    return (over_noise.double().square() - 1) * (count.double() / 2).sqrt()
+
+
+@dataclass(frozen=True, eq=False)
+class Odds:
+    """Of the three kinds: logits are ``weights`` times (1, surprise, misfit), the latter two as
+    inverse hyperbolic sines.
+    """
+
+    weights: Float[Tensor, "3 kinds"]
+
+    @staticmethod
+    def expected() -> Odds:
+        """Where no row has been seen."""
+        return Odds.of(torch.tensor(EXPECTED).T.tolist())
+
+    @staticmethod
+    def of(weights: Any) -> Odds:
+        """Of plain numbers, as a file has them."""
+        found = torch.tensor(weights, dtype=torch.float64)
+        if found.shape != (3, 3) or not bool(found.isfinite().all()):
+            raise ValueError(f"odds must be 3 by 3 finite numbers; got {weights!r}")
+        return Odds(found)
+
+    @staticmethod
+    def only(kind: int) -> Odds:
+        """Every row is of this kind."""
+        weights = torch.zeros(3, 3, dtype=torch.float64)
+        weights[0, kind] = CERTAIN
+        return Odds(weights)
+
+    @property
+    def always(self) -> int | None:
+        """The kind of every row, if there is one."""
+        place = int(self.weights[0].argmax())
+        return place if torch.equal(self.weights, Odds.only(place).weights) else None
+
+    def chances(
+        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
+    ) -> Float[Tensor, "B kinds"]:
+        """The probability of each kind."""
+        return torch.softmax(features(surprise, misfit) @ self.weights.to(misfit.device), 1)
+
+
+def kinds(chances: Float[Tensor, "B kinds"]) -> Int[Tensor, " B"]:
+    """The likeliest, given what it costs."""
+    worth = torch.tensor([WORTH, 1.0, 1.0]).to(chances)
+    return (chances * worth).argmax(1)
+
+
+def features(
+    surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
+) -> Float[Tensor, "B features"]:
+    """What the logits are linear in."""
+    # Explained far too well says no more than explained.
+    columns = (torch.ones_like(misfit), surprise.asinh(), misfit.clamp_min(-2.0).asinh())
+    return torch.stack(columns, 1).nan_to_num(0.0)
+
+
+def fit_odds(
+    surprise: Float[Tensor, " N"],
+    misfit: Float[Tensor, " N"],
+    likelihood: Float[Tensor, "N kinds"],
+) -> Odds:
+    """The odds under which the truths are likeliest; ``likelihood`` is the mean over components of
+    the log density that each kind of answer gives the truth.
+    """
+    start = Odds.expected().weights
+    phi = features(surprise, misfit)
+    weights = start.clone().requires_grad_()
+    optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        logits = torch.log_softmax(phi @ weights, 1)
+        far = 0.5 * EXPECTED_ROWS * (weights - start).square().mean()
+        value = far - torch.logsumexp(logits + likelihood, 1).sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimiser.step(loss)  # type: ignore[no-untyped-call]
+    return Odds(weights.detach())
