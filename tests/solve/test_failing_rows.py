@@ -144,7 +144,7 @@ def without_a_value_at(problem, bad):
 
 
 def test_a_row_that_is_a_part_by_itself_fails_alone(monkeypatch):
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 3)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 3)
     problem, pair = dc.problems.get("heat-1d"), dc.load("heat-1d")
     y = problem.dataset(seed=7).test.y[:7]
     forward = without_a_value_at(problem, dc.solve(pair, y[6], method="one-shot").x[0])

@@ -264,7 +264,7 @@ def test_mistakes_are_named(change, error, words):
 
 @pytest.mark.parametrize("noise", ["0.1", {"std": 0.1}, [[0.1], [0.1, 0.2]]])
 def test_mistakes_in_many_rows_are_named(noise, monkeypatch):
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 3)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 3)
     pair = calibrated()
     _, y = observations(pair)
     with pytest.raises(dc.ConfigError, match="noise_std must be a number or an array of numbers"):
@@ -476,7 +476,7 @@ def test_many_rows_are_solved_in_parts_as_they_would_be_at_once(method, monkeypa
                 seen[row] = number
 
     whole = dc.solve(pair, y, **settings)
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 4)
     parts = dc.solve(pair, y, callback=watch, **settings)
     assert len(parts) == len(whole) == 11
     assert sorted(seen) == list(range(11))
@@ -529,7 +529,7 @@ def test_noise_of_one_row_is_not_cut_with_the_observations(monkeypatch):
     y = normal(11, 11, seed=2)
     noise = torch.linspace(0.1, 1.0, 11, dtype=torch.float64)
     whole = dc.solve(pair, y, method="gn", noise_std=noise)
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 4)
     parts = dc.solve(pair, y, method="gn", noise_std=noise)
     torch.testing.assert_close(parts.x, whole.x, rtol=0, atol=1e-9)
     torch.testing.assert_close(parts.over_noise, whole.over_noise)
@@ -562,7 +562,7 @@ def test_the_reverse_map_of_a_row_is_that_of_its_own_noise(method):
 def test_a_callback_that_ends_a_run_of_many_rows_ends_all_of_them(monkeypatch):
     pair = calibrated()
     _, y = observations(pair, 11)
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 4)
     calls = []
 
     def enough(number, snapshot):
@@ -586,7 +586,7 @@ def test_a_callback_that_ends_a_run_of_many_rows_ends_all_of_them(monkeypatch):
     ],
 )
 def test_what_does_not_fit_many_rows_is_named(change, error, words, monkeypatch):
-    monkeypatch.setattr(sys.modules["deceptron.solve.api"], "ROWS", 4)
+    monkeypatch.setattr(sys.modules["deceptron.solve.request"], "ROWS", 4)
     pair = calibrated()
     _, y = observations(pair, 8)
     with pytest.raises(error, match=words):

@@ -156,13 +156,13 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         trust = TrustLimits(parts, float(document["trust"]["limit"]))
     if document["start"] not in ("reverse", "wiener"):
         raise ValueError(f"start must be 'reverse' or 'wiener'; got {document['start']!r}")
-    stated = {name: document[name] for name in _FACTORS if document.get(name) is not None}
     current = document.get("version") == VERSION
+    stated = {
+        name: _positive(name, document[name])
+        for name in _FACTORS
+        if current and document.get(name) is not None
+    }
     reader = _Reader(document.get("bases", []) if current else [], tensors)
-    gaussians: dict[str, DiagonalGaussian | None] = {}
-    for name in ("family", "observations"):
-        if current:
-            gaussians[name] = reader.gaussian(name, document.get(name))
     beliefs = document.get("beliefs") if current else None
     return Calibration(
         noise_std=tensors.get("noise_std", document.get("noise_std")),
@@ -171,8 +171,14 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         trust=trust,
         beliefs=None if beliefs is None else reader.beliefs(beliefs),
         rows=int(document["rows"]) if current else 0,
-        **gaussians,
-        **{name: _positive(name, value) for name, value in stated.items() if current},
+        family=reader.gaussian("family", document.get("family") if current else None),
+        observations=reader.gaussian(
+            "observations", document.get("observations") if current else None
+        ),
+        interval_factor=stated.get("interval_factor"),
+        prior_share=stated.get("prior_share"),
+        linear_factor=stated.get("linear_factor"),
+        linear_share=stated.get("linear_share"),
     )
 
 

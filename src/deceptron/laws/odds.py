@@ -8,7 +8,8 @@ purpose, as a logistic function of
 - *surprise*: how much better a roughened family explains the data than the family as it is. In
   the coordinates of the data's covariance S both are diagonal, ``S^p`` against ``S``, so that it
   costs no run. Both may say that there is more noise than stated;
-- *misfit*: how far the start is from explaining the data at that noise, in deviations of chi-squared.
+- *misfit*: how far the start is from explaining the data at that noise, in deviations of
+  chi-squared.
 
 What is fitted is the likelihood of the truths: each kind stands for a Gaussian about its answer, as
 wide as its error bars say.
@@ -179,9 +180,9 @@ def fit_odds(
         logits = torch.log_softmax(phi @ weights, 1)
         far = 0.5 * EXPECTED_ROWS * (weights - start).square().mean()
         value = far - torch.logsumexp(logits + likelihood, 1).sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     with torch.enable_grad():
-        optimiser.step(loss)  # type: ignore[no-untyped-call]
+        optimiser.step(loss)
     return Odds(weights.detach())

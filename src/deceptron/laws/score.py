@@ -169,8 +169,8 @@ def _determinant(
 
 
 def _inverse(factor: Float[Tensor, "B k k"]) -> tuple[Float[Tensor, "B k k"], Bool[Tensor, " B"]]:
-    """``(L L')^-1``, and where it exists. Data that are far off the scale can make a factor singular
-    or not finite; it counts as the identity then, and others do not suffer.
+    """``(L L')^-1``, and where it exists. Data that are far off the scale can make a factor
+    singular or not finite; it counts as the identity then, and others do not suffer.
     """
     diagonal = factor.diagonal(dim1=-2, dim2=-1)
     sound = (diagonal > 0).all(-1) & factor.isfinite().all(-1).all(-1)

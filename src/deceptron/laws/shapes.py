@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deceptron.core.bases import FLOOR, DiagonalGaussian, EigenBasis, GridBasis, principal
+from deceptron.core.bases import FLOOR, Basis, DiagonalGaussian, GridBasis, principal
 from deceptron.laws.law import Laws, Shape
 
 # Half wavelengths across the grid at which a smooth shape bends, and how steeply it falls.
@@ -77,7 +77,7 @@ def roughened(family: DiagonalGaussian) -> Laws:
 
 
 def powers(
-    basis: GridBasis | EigenBasis, variances: Float[Tensor, " n"], exponents: tuple[float, ...]
+    basis: Basis, variances: Float[Tensor, " n"], exponents: tuple[float, ...]
 ) -> list[Shape]:
     """Of a covariance, each brought to a mean variance of one."""
     return [Shape.of(f"C^{p:g}", basis, variances.double() ** p) for p in exponents]

@@ -70,8 +70,10 @@ def tabled(
     for number, shape in enumerate(laws.shapes):
         found = []
         for place, point in enumerate(points, start=1):
-            make = _by_sketch if isinstance(point, Sketch) else _formed
-            found.append(make(shape, point))  # type: ignore[operator]
+            if isinstance(point, Sketch):
+                found.append(_by_sketch(shape, point))
+            else:
+                found.append(_formed(shape, point))
             listener((number + place / len(points)) / len(laws.shapes))
         determinant, variance = (torch.stack(part).mean(0) for part in zip(*found, strict=True))
         determinants.append(determinant)

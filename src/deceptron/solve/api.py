@@ -1,43 +1,25 @@
-"""The public entry: check what was asked, bring it to flat normalised rows, run, report back."""
+"""The public entry: what was asked, resolved part by part, run, and reported back."""
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
-from deceptron.core.arrays import as_rows, no_autocast, real_tensor
+from deceptron.core.arrays import no_autocast
 from deceptron.core.box import Bounds
-from deceptron.core.checks import check_count, check_flags
-from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
-from deceptron.solve.direct import answered
 from deceptron.solve.failures import with_failures_begun_again
-from deceptron.solve.forward import Normalised, as_forward, judged_together
+from deceptron.solve.forward import judged_together
 from deceptron.solve.gaps import with_gaps_filled
-from deceptron.solve.loop import Loop
-from deceptron.solve.methods import Method, believing, by_values, get_method
-from deceptron.solve.model import Model
-from deceptron.solve.noise import noise_rows
-from deceptron.solve.outcome import Outcome
-from deceptron.solve.recorder import Recorder
-from deceptron.solve.snapshot import Callback, Snapshot, progress_callback
-from deceptron.solve.starts import given_rows
-from deceptron.solve.stopping import Stopping, stationarity
-from deceptron.solve.task import Known, posterior_of, prepare
-from deceptron.solve.units import Door
-
-# Rows, and numbers in them, that are solved together: more of them cost memory and save no time.
-# A network keeps some two kilobytes for each number until its gradient has been asked for.
-ROWS, NUMBERS = 4096, 2**19
+from deceptron.solve.methods import Method
+from deceptron.solve.plan import prepare
+from deceptron.solve.request import Asked, Request
+from deceptron.solve.snapshot import Callback
 
 
 def solve(
@@ -123,170 +105,56 @@ def solve(
     Returns:
         Solution: the answers. A row that fails raises nothing; its ``status`` says how it ended.
     """
-    settings = {name: value for name, value in locals().items() if name not in ("pair", "y")}
-    chosen = get_method(method)
-    if getattr(pair, "units", None) is not None:
-        door = Door.of(pair, bounds)
-        return door.outwards(solve(pair.unitless, y, **door.inwards(settings)))  # type: ignore[union-attr]
-    known = Known.of(pair)
-    y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
-    if y.ndim == 1 or not y.shape[1:].numel():
-        raise ShapeError(
-            f"y must have rows of one or more components; got shape {tuple(y.shape)} "
-            "(y[None] is one row of them, y[:, None] many rows of one)"
-        )
-    if callback is not None and not callable(callback):
-        raise ConfigError(f"callback must be a function; got {type(callback).__name__}")
-    check_flags(differentiable=differentiable, history=history, progress=progress)
-    if max_iterations is not None:
-        check_count("max_iterations", max_iterations, low=0)
-    noise_rows(noise_std, y, known.scaler)  # there must be one of each row of y, or one for all
-    alike = known.rows_alike(pair, noise_std, len(y))
-    largest = max(y[0].numel(), math.prod(known.x_shape or ()))
-    together = max(1, min(ROWS, NUMBERS // largest))
-    parts = [part for rows in alike for part in rows.split(together)]
-    if len(parts) > 1:
-        if x0 is not None:
-            settings["x0"] = given_rows(x0, chosen, y, known.x_shape)
-        return _in_parts(pair, y, parts, settings)
-    known = known.at_noise(pair, noise_std)
-    simulator = as_forward(forward)
-    rules: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
-    own_rule = any(rule is not None for rule in (*rules.values(), gradient_tolerance))
-    started = time.perf_counter()
-    warm = None
-    if check_count("surrogate_steps", surrogate_steps, low=0):
-        _check_surrogate_steps(surrogate_steps, simulator, chosen)
-        alone = {"forward": None, "differentiable": None, "callback": None, "progress": False}
-        first = {"surrogate_steps": 0, "max_iterations": surrogate_steps, "history": False}
-        warm = solve(pair, y, **{**settings, **alone, **first})
-        x0 = warm.x
-    with torch.inference_mode(False), torch.no_grad(), no_autocast():
-        task = prepare(
-            known,
-            y.clone() if y.is_inference() else y,
-            chosen,
-            forward=simulator,
-            differentiable=differentiable,
-            x0=x0,
-            bounds=bounds,
-            noise_std=noise_std,
-            prior=prior,
-            tau=tau,
-            own_rule=own_rule,
-        )
-        if task.beliefs is not None:
-            chosen = believing(chosen, posterior_of(task, chosen.reverse_price))
-        elif task.surrogate is not None:
-            chosen = by_values(chosen)
-        limit = max_iterations
-        if limit is None:
-            limit = chosen.max_iterations
-        stopping = Stopping(
-            discrepancy=task.objective.tau is not None and task.beliefs is None,
-            **stationarity(chosen, y.dtype, gradient_tolerance, decrease_tolerance, step_tolerance),
-            progress=chosen.progress if task.noise is not None and prior is None else None,
-            **rules,
-        )
-        model = task.model()
-        for kind, spent in task.start_cost.items():
-            model.charge(kind, spent)
-        if warm is not None:
-            model.charge("g", warm.cost.g)
-            model.charge("surrogate", warm.cost.forward)
-        if task.beliefs is not None:
-            task = with_gaps_filled(task, model)
-        descent = chosen.descent(task.start.shape[1])
-
-        def run(
-            model: Model,
-            start: Tensor,
-            target: Tensor,
-            recorder: Recorder | None = None,
-            callback: Callback | None = None,
-        ) -> Outcome:
-            return Loop(
-                model,
-                descent=descent,
-                search=chosen.search,
-                stopping=stopping,
-                max_iterations=limit,
-                box=task.box,
-                recorder=recorder,
-                callback=callback,
-            ).run(start, target)
-
-        recorder = None
-        if history:
-            recorder = Recorder(task.start, rules=() if chosen.direct else descent.rules)
-        ended = False
-        with progress_callback(callback, rows=len(y), enabled=progress) as watched:
-
-            def told(number: int, snapshot: Snapshot) -> bool:
-                nonlocal ended
-                ended = watched is not None and bool(watched(number, snapshot))
-                return ended
-
-            listener = watched and told
-            if chosen.direct:
-                outcome = answered(model, stopping, task.start, task.target, listener)
-            else:
-                outcome = run(model, task.start, task.target, recorder, listener)
-        if task.beliefs is not None:
-            if not ended:
-                task, outcome = with_failures_begun_again(task, outcome, run, recorder)
-    if isinstance(task.f, Normalised):
-        task.f.witness.raise_if_silent()
-    seconds = time.perf_counter() - started
-    return solution_of(task, outcome, recorder, chosen.name, seconds)
-
-
-def _in_parts(
-    pair: Pair | RowMap, y: Tensor, parts: list[Int[Tensor, " k"]], settings: dict[str, Any]
-) -> Solution:
-    """Solve the rows of each part; what has a row for each of y's is cut with them.
-
-    A callback that ends the run in one part is not asked again, and the rows of the parts that
-    follow end where they start.
-    """
-    noise_std, x0 = settings["noise_std"], settings["x0"]
-    cut: dict[str, Tensor] = {} if x0 is None else {"x0": x0}
-    if noise_std is not None:
-        noise = real_tensor("noise_std", noise_std)
-        if noise.ndim == y.ndim and len(noise) == len(y):
-            cut["noise_std"] = noise
+    asked = Request(
+        pair,
+        y,
+        method=method,
+        forward=forward,
+        differentiable=differentiable,
+        surrogate_steps=surrogate_steps,
+        x0=x0,
+        bounds=bounds,
+        noise_std=noise_std,
+        prior=prior,
+        tau=tau,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        relative_tolerance=relative_tolerance,
+        gradient_tolerance=gradient_tolerance,
+        decrease_tolerance=decrease_tolerance,
+        step_tolerance=step_tolerance,
+        history=history,
+        callback=callback,
+        progress=progress,
+    ).checked()
+    order: list[Tensor] = []
     solutions: list[Solution] = []
-    ended = False
-    with progress_callback(
-        settings["callback"], rows=len(y), enabled=settings["progress"]
-    ) as watched:
-
-        def told(rows: Tensor, number: int, snapshot: Snapshot) -> bool:
-            nonlocal ended
-            if not ended and watched is not None:
-                own = replace(snapshot, rows=rows.to(snapshot.rows)[snapshot.rows])
-                ended = bool(watched(number, own))
-            return ended
-
-        with judged_together() as witness:
-            for rows in parts:
-                here: dict[str, Any] = {name: array[rows] for name, array in cut.items()}
-                here |= {"callback": watched and partial(told, rows), "progress": False}
-                if ended:
-                    here["surrogate_steps"] = 0
-                solutions.append(solve(pair, y[rows], **{**settings, **here}))
+    with asked.watched() as watch, judged_together() as witness:
+        for rows, part in asked.parts():
+            warm = part.on_surrogate()
+            first = None if warm is None or watch.ended else _carried_out(warm)
+            order.append(rows)
+            solutions.append(_carried_out(part, first, watch.of(rows)))
     witness.raise_if_silent()
-    return Solution.joined(solutions)[torch.cat(parts).argsort()]
+    whole = solutions[0]
+    if len(solutions) > 1:
+        whole = Solution.joined(solutions)[torch.cat(order).argsort()]
+    return asked.caller.answer(whole)
 
 
-def _check_surrogate_steps(steps: int, forward: RowMap | None, method: Method) -> None:
-    if forward is None:
-        raise ConfigError(
-            "surrogate_steps needs forward=...: without one every step is on the surrogate; "
-            f"got {steps}"
-        )
-    if method.direct:
-        raise ConfigError(
-            f"surrogate_steps has no use in method {method.name!r}, which takes no steps; "
-            f"got {steps}"
-        )
+def _carried_out(
+    asked: Asked, before: Solution | None = None, listener: Callback | None = None
+) -> Solution:
+    """Rows that run together, from where an earlier stage has left them."""
+    started = time.perf_counter()
+    with torch.inference_mode(False), torch.no_grad(), no_autocast():
+        plan = prepare(asked, before)
+        model = plan.model()
+        if plan.beliefs is not None:
+            plan = with_gaps_filled(plan, model)
+        recorder = plan.recorder() if asked.request.history else None
+        outcome = plan.run(model, plan.start, plan.target, recorder, listener)
+        if plan.beliefs is not None:
+            plan, outcome = with_failures_begun_again(plan, outcome, recorder)
+    seconds = time.perf_counter() - started + (0.0 if before is None else before.seconds)
+    return solution_of(plan, outcome, recorder, asked.method.name, seconds)

@@ -7,58 +7,51 @@ to its mean there is a point that can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from deceptron.core.status import Reason
-from deceptron.solve.model import Model
 from deceptron.solve.outcome import Outcome
+from deceptron.solve.plan import Plan
 from deceptron.solve.recorder import Recorder
-from deceptron.solve.task import Task
 
 # How often the way to the mean is halved; what is left of it then is a sixteenth.
 HALVINGS = 4
-# Solves rows from where they start: (model, start, target, recorder) -> outcome.
-Run: TypeAlias = Callable[
-    [Model, Float[Tensor, "B n"], Float[Tensor, "B m"], Recorder | None], Outcome
-]
 
 
 def with_failures_begun_again(
-    task: Task, outcome: Outcome, run: Run, recorder: Recorder | None
-) -> tuple[Task, Outcome]:
-    """The task with other starts for such rows, and the outcome with what became of them. Each
+    plan: Plan, outcome: Outcome, recorder: Recorder | None
+) -> tuple[Plan, Outcome]:
+    """The plan with other starts for such rows, and the outcome with what became of them. Each
     attempt costs what it evaluates; a row for which none works stays at its start.
     """
-    family = task.known.calibration.family
-    if family is None:
-        return task, outcome
-    first, mean = task.start, family.mean.to(task.start).flatten()
+    family = plan.known.calibration.family
+    if family is None or bool((outcome.reason == Reason.CALLBACK).any()):
+        return plan, outcome
+    first, mean = plan.start, family.mean.to(plan.start).flatten()
     for _ in range(HALVINGS):
-        rows = _failed(task, outcome)
+        rows = _failed(plan, outcome)
         if len(rows) == 0:
-            return task, outcome
-        start = task.start.clone()
+            return plan, outcome
+        start = plan.start.clone()
         start[rows] = mean + 0.5 * (start[rows] - mean)
-        task = replace(task, start=start if task.box is None else task.box.project(start))
-        model = task.model()
+        plan = replace(plan, start=start if plan.box is None else plan.box.project(start))
+        model = replace(plan, start_cost={}).model()
         model.keep(rows)
         steps = None if recorder is None else recorder.at(rows)
-        again = run(model, task.start[rows], task.target[rows], steps)
+        again = plan.run(model, plan.start[rows], plan.target[rows], steps)
         again = again.changed(row=outcome.row[rows], cost=outcome.cost[rows] + again.cost)
         others = torch.ones_like(outcome.row).index_fill(0, rows, 0).nonzero().flatten()
         notes = {name: value[others] for name, value in outcome.notes.items()}
         outcome = Outcome.in_order([outcome.take(others).changed(notes=notes), again])
-    rows = _failed(task, outcome)
-    task = replace(task, start=task.start.index_copy(0, rows, first[rows]))
-    return task, outcome.changed(x=outcome.x.index_copy(0, rows, first[rows]))
+    rows = _failed(plan, outcome)
+    plan = replace(plan, start=plan.start.index_copy(0, rows, first[rows]))
+    return plan, outcome.changed(x=outcome.x.index_copy(0, rows, first[rows]))
 
 
-def _failed(task: Task, outcome: Outcome) -> Int[Tensor, " k"]:
+def _failed(plan: Plan, outcome: Outcome) -> Int[Tensor, " k"]:
     failed = outcome.reason == Reason.NONFINITE_START
-    return (failed & task.start.isfinite().all(1)).nonzero().flatten()
+    return (failed & plan.start.isfinite().all(1)).nonzero().flatten()

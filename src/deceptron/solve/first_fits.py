@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,11 +12,10 @@ from torch import Tensor
 from deceptron.core.protocols import Pair, RowMap
 from deceptron.laws.law import Laws
 from deceptron.solve.descents.posterior import PAIRS
-from deceptron.solve.forward import as_forward
 from deceptron.solve.growth import grow
-from deceptron.solve.methods import get_method
+from deceptron.solve.plan import Plan, prepare
+from deceptron.solve.request import Request
 from deceptron.solve.subspace import Subspace
-from deceptron.solve.task import Known, posterior_of, prepare
 
 # Rows that are evaluated at a time.
 ROWS = 48
@@ -42,28 +42,32 @@ class FirstFits:
 def first_fits(pair: Pair, laws: Laws, y: Tensor, *, forward: RowMap, first: int = 0) -> FirstFits:
     """Linearise the rows that need it at their start; ``first`` is the number of the first row."""
     with torch.no_grad():
-        task = prepare(Known.of(pair), y, get_method("guarded"), forward=as_forward(forward))
-        model = task.model()
-        point = model.values(task.start, task.target)
+        plan = _planned(pair, y, forward)
+        model = plan.model()
+        point = model.values(plan.start, plan.target)
         rows = (~point.explained & point.misfit.isfinite()).nonzero().flatten()
-        start, span = task.start[rows], None
+        start, span = plan.start[rows], None
         if len(rows):
-            span = Subspace(model.at(rows), point.take(rows), start, task.box, laws)
+            span = Subspace(model.at(rows), point.take(rows), start, plan.box, laws)
             grow(span, None, PAIRS[0])
     return FirstFits(rows + first, start, span)
 
 
 def features(
-    pair: Pair, y: Tensor, *, forward: RowMap | None
+    pair: Pair, y: Tensor, *, forward: Any
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
     """Surprise and misfit of each row at its start: what odds are given by."""
     found = []
     with torch.no_grad():
         for rows in y.split(ROWS):
-            task = prepare(Known.of(pair), rows, get_method("guarded"), forward=as_forward(forward))
-            model = task.model()
-            point = model.values(task.start, task.target)
-            begun = posterior_of(task).begin(model, point)
+            plan = _planned(pair, rows, forward)
+            model = plan.model()
+            point = model.values(plan.start, plan.target)
+            begun = plan.posterior().begin(model, point)
             found.append((begun.surprise, begun.misfit))
     surprise, misfit = zip(*found, strict=True)
     return torch.cat(surprise), torch.cat(misfit)
+
+
+def _planned(pair: Pair, y: Tensor, forward: Any) -> Plan:
+    return prepare(Request(pair, y, forward=forward).checked())

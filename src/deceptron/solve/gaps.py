@@ -24,8 +24,8 @@ from deceptron.solve.loop import Loop
 from deceptron.solve.methods import gauss_newton
 from deceptron.solve.model import KINDS, Model, Tally
 from deceptron.solve.noise import noise_limit, objective_of
+from deceptron.solve.plan import Plan
 from deceptron.solve.stopping import Stopping
-from deceptron.solve.task import Task
 
 # Rows that lack a smaller share of their sensors are left as they are.
 LEAST_SHARE = 0.05
@@ -34,69 +34,69 @@ LEAST_SHARE = 0.05
 STEPS, PRODUCTS, ACCURACY, PROGRESS = 6, 60, 0.03, 0.01
 
 
-def with_gaps_filled(task: Task, model: Model) -> Task:
-    """The task with better starts where there are any; ``model`` is charged for them."""
-    calibration, noise = task.known.calibration, task.believed_noise
-    family, observed = calibration.family, task.objective.observed
+def with_gaps_filled(plan: Plan, model: Model) -> Plan:
+    """The plan with better starts where there are any; ``model`` is charged for them."""
+    calibration, noise = plan.known.calibration, plan.believed_noise
+    family, observed = calibration.family, plan.objective.observed
     if observed is None or family is None or noise is None:
-        return task
-    if task.linear_start and calibration.observations is not None:
-        return task
+        return plan
+    if plan.linear_start and calibration.observations is not None:
+        return plan
     missing = observed == 0
     share = missing.double().mean(1)
     rows = ((share >= LEAST_SHARE) & (share < 1)).nonzero().flatten()
     if len(rows) == 0:
-        return task
-    residual = _over_noise(task, task.start[rows], rows)
+        return plan
+    residual = _over_noise(plan, plan.start[rows], rows)
     # Here f is the pair's own.
-    kind_of = {kind: kind if task.on_surrogate else "surrogate" for kind in ("f", "jvp", "vjp")}
+    kind_of = {kind: kind if plan.on_surrogate else "surrogate" for kind in ("f", "jvp", "vjp")}
     model.at(rows).charge(kind_of["f"])
-    left = residual > noise_limit(task.objective.count[rows])
+    left = residual > noise_limit(plan.objective.count[rows])
     rows, residual = rows[left], residual[left]
     if len(rows) == 0:
-        return task
+        return plan
     part = model.at(rows)
-    latents, cost = _most_plausible(task, family, rows)
+    latents, cost = _most_plausible(plan, family, rows)
     for kind, counted in kind_of.items():
         part.charge(counted, cost[:, KINDS.index(kind)])
     part.charge(kind_of["f"], 2)
-    start = part.g(torch.where(missing[rows], _predicted(task, latents), task.target[rows]))
-    if task.box is not None:
-        start = task.box.project(start)
-    better = _over_noise(task, start, rows) < residual
-    starts = task.start.clone()
+    start = part.g(torch.where(missing[rows], _predicted(plan, latents), plan.target[rows]))
+    if plan.box is not None:
+        start = plan.box.project(start)
+    better = _over_noise(plan, start, rows) < residual
+    starts = plan.start.clone()
     starts[rows[better]] = start[better]
-    return replace(task, start=starts)
+    return replace(plan, start=starts)
 
 
 def _most_plausible(
-    task: Task, family: DiagonalGaussian, rows: Int[Tensor, " k"]
+    plan: Plan, family: DiagonalGaussian, rows: Int[Tensor, " k"]
 ) -> tuple[Float[Tensor, "k n"], Int[Tensor, "k kinds"]]:
     """Of the family, given the sensors that are left, and what that cost."""
-    target, noise = task.target[rows], task.believed_noise
-    assert task.objective.observed is not None
+    target, noise = plan.target[rows], plan.believed_noise
+    assert plan.objective.observed is not None
     assert noise is not None
-    missing = task.objective.observed[rows] == 0
+    missing = plan.objective.observed[rows] == 0
     objective = objective_of(
         target,
         missing,
         noise if len(noise) == 1 else noise[rows],
-        task.known.calibration.surrogate_error,
+        plan.known.calibration.surrogate_error,
         tau=None,
         prior=family,
-        x_shape=task.x_shape,
+        x_shape=plan.x_shape,
     )
     method = gauss_newton(cg_steps=PRODUCTS, cg_tolerance=ACCURACY)
     outcome = Loop(
         Model(
-            task.known.f,
+            plan.known.f,
             None,
-            x_shape=task.x_shape,
-            y_shape=task.y_shape,
+            x_shape=plan.x_shape,
+            y_shape=plan.y_shape,
             tally=Tally(len(rows), target.device),
             objective=objective,
         ),
-        descent=method.descent(task.start.shape[1]),
+        descent=method.descent(plan.start.shape[1]),
         search=method.search,
         stopping=Stopping(
             gradient_tolerance=0.0,
@@ -105,25 +105,25 @@ def _most_plausible(
             progress=PROGRESS,
         ),
         max_iterations=STEPS,
-        box=task.box,
+        box=plan.box,
         recorder=None,
         callback=None,
-    ).run(task.start[rows], target)
+    ).run(plan.start[rows], target)
     return outcome.x, outcome.cost
 
 
-def _predicted(task: Task, x: Float[Tensor, "k n"]) -> Float[Tensor, "k m"]:
-    return task.known.f(x.reshape(-1, *task.x_shape)).detach().flatten(1)
+def _predicted(plan: Plan, x: Float[Tensor, "k n"]) -> Float[Tensor, "k m"]:
+    return plan.known.f(x.reshape(-1, *plan.x_shape)).detach().flatten(1)
 
 
 def _over_noise(
-    task: Task, x: Float[Tensor, "k n"], rows: Int[Tensor, " k"]
+    plan: Plan, x: Float[Tensor, "k n"], rows: Int[Tensor, " k"]
 ) -> Float[Tensor, " k"]:
     """On the surrogate, whose own error counts as noise."""
-    objective, noise = task.objective.at(rows), task.believed_noise
+    objective, noise = plan.objective.at(rows), plan.believed_noise
     assert noise is not None
     own = noise if len(noise) == 1 else noise[rows]
-    error = torch.as_tensor(task.known.calibration.surrogate_error).to(own)
-    r = objective.difference(_predicted(task, x), task.target[rows])
+    error = torch.as_tensor(plan.known.calibration.surrogate_error).to(own)
+    r = objective.difference(_predicted(plan, x), plan.target[rows])
     whitened = r / torch.hypot(torch.where(own.isinf(), 1.0, own), error).to(r)
     return (whitened.square().sum(1) / objective.count).sqrt()

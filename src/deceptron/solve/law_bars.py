@@ -25,8 +25,8 @@ from deceptron.laws.law import Laws
 from deceptron.laws.odds import FAMILY
 from deceptron.solve.descents.posterior import BY_START
 from deceptron.solve.outcome import Outcome
+from deceptron.solve.plan import Plan
 from deceptron.solve.rows import RowData
-from deceptron.solve.task import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +53,19 @@ class LawBars(RowData):
     widest: Float[Tensor, "B n"]
 
     @staticmethod
-    def of(task: Task, outcome: Outcome, prior: Covariance) -> LawBars:
+    def of(plan: Plan, outcome: Outcome, prior: Covariance) -> LawBars:
         """Of all rows of a run."""
-        assert task.beliefs is not None
+        assert plan.beliefs is not None
         notes = outcome.notes
-        weight = task.objective.whiten(torch.ones_like(task.target))
+        weight = plan.objective.whiten(torch.ones_like(plan.target))
         return LawBars(
-            beliefs=task.beliefs,
+            beliefs=plan.beliefs,
             rule=outcome.rule,
             noise=notes["noise"].double().clamp_min(1.0),
-            ratio=task.objective.over_level(outcome.residual).double(),
-            seen=(weight * task.table_noise.to(weight)).double().square().mean(1),
+            ratio=plan.objective.over_level(outcome.residual).double(),
+            seen=(weight * plan.table_noise.to(weight)).double().square().mean(1),
             spread=notes["spread"].double(),
-            widest=widest(prior, outcome.x.reshape(-1, *task.x_shape)).flatten(1).double(),
+            widest=widest(prior, outcome.x.reshape(-1, *plan.x_shape)).flatten(1).double(),
             **{
                 name: notes[name]
                 for name in ("kind", "family", "family_shape", "family_size", "shape", "size")

@@ -14,8 +14,8 @@ from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError
 from deceptron.core.filling import surprise
 from deceptron.core.protocols import Pair
+from deceptron.solve.known import Known
 from deceptron.solve.noise import noise_rows
-from deceptron.solve.task import Known
 
 # Rows, and numbers in them, that are looked at together: torch sorts no more than 2**24.
 ROWS, NUMBERS = 256, 2**22

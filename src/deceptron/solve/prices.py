@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from deceptron.core.arrays import as_rows, no_autocast
+from deceptron.core.arrays import no_autocast
 from deceptron.core.errors import ConfigError
 from deceptron.core.protocols import Pair
-from deceptron.core.units import UnitlessForward
-from deceptron.solve.forward import Normalised, as_forward
-from deceptron.solve.methods import get_method
-from deceptron.solve.task import Known, prepare
+from deceptron.solve.forward import Normalised
+from deceptron.solve.plan import prepare
+from deceptron.solve.request import Request
 
 # A batch large enough that calls cost nothing beside the work, and how often it is timed.
 ROWS, REPEATS = 64, 5
@@ -41,23 +40,18 @@ def reverse_price(pair: Pair, y: Any, *, forward: Any) -> float:
     Returns:
         The price; 0 for a simulator without derivatives, where it has no effect.
     """
-    forward, inside = as_forward(forward), cast(Any, pair)
     if forward is None:
         raise ConfigError("reverse_price(forward=...) must be a simulator; got None")
-    if getattr(pair, "units", None) is not None:
-        forward = UnitlessForward(forward, inside.units, inside.bounds)
-        inside = inside.unitless
-    known = Known.of(inside)
-    y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()[:ROWS]
+    asked = Request(pair, y, method="one-shot", forward=forward).checked().first(ROWS)
     with torch.inference_mode(False), torch.no_grad(), no_autocast():
-        task = prepare(known, y, get_method("one-shot"), forward=forward)
-        if task.surrogate is not None:
+        plan = prepare(asked)
+        if plan.surrogate is not None:
             return 0.0
-        rows = task.start.isfinite().all(1).nonzero().flatten()
-        model, x, target = task.model().at(rows), task.start[rows], task.target[rows]
+        rows = plan.start.isfinite().all(1).nonzero().flatten()
+        model, x, target = plan.model().at(rows), plan.start[rows], plan.target[rows]
         if not bool(model.evaluate(x, target).point.y.isfinite().all(1).any()):
-            if isinstance(task.f, Normalised):
-                task.f.witness.raise_if_silent()
+            if isinstance(plan.f, Normalised):
+                plan.f.witness.raise_if_silent()
             raise ConfigError(
                 "reverse_price(forward=...) must have a finite value for one of the first "
                 f"{ROWS} rows at least; it has none"

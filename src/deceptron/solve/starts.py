@@ -18,7 +18,7 @@ from deceptron.solve.methods import Method
 from deceptron.solve.noise import check_prior
 
 if TYPE_CHECKING:
-    from deceptron.solve.task import Known
+    from deceptron.solve.known import Known
 
 # Passes of f and g in which the predictions at missing sensors settle.
 FILLINGS = 4

@@ -1,7 +1,7 @@
 """What rows may be, fitted: laws and their tables, the odds of each kind, how wide bars must be.
 
 The rows that decide are validation rows, which are like the training data, and half as many that
-are not: latents moved by a draw of one of the laws of corrections, inside the bounds, and simulated.
+are not: latents moved by a draw of one of the laws of corrections, within the bounds.
 Each is answered in every way, and the odds are those under which the truths are likeliest.
 """
 
@@ -18,6 +18,7 @@ from deceptron.core.arrays import rms
 from deceptron.core.bases import EigenBasis, GridBasis
 from deceptron.core.differentiate import Linearisation, jacobian_of_row
 from deceptron.core.protocols import RowMap
+from deceptron.core.solution import Solution
 from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
 from deceptron.laws import tables
@@ -114,7 +115,7 @@ class _Trial:
     def of(
         beliefs: Beliefs, pair: Deceptron, forward: Problem | None, x: Tensor, y: Tensor
     ) -> _Trial:
-        solutions = []
+        solutions: list[Solution] = []
         for kind in (START, CORRECTION, FAMILY):
             if kind == FAMILY and beliefs.family is None:
                 solutions.append(solutions[START])

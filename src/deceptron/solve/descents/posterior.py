@@ -387,8 +387,8 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoreDecrease:
-    """A step is taken if the score falls by a share of what was predicted, or the data are explained;
-    else half of it is tried. What the start's law says comes first, and must explain the data.
+    """A step is taken if the score falls by a share of what was predicted, or the data are
+    explained; else half of it is tried. What the start's law says comes first, and must explain.
     """
 
     guesses: bool = False
