@@ -42,6 +42,7 @@ class Calibration:
         family: mean and covariance of the latents it was trained on.
         observations: the same of their observations, normalised units: what a missing sensor would
             have shown.
+        waves: that as far as waves on the grid of the observations show it, where they lie on one.
         interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
             of validation data.
         prior_share: the part of the family's covariance that those bars count.
@@ -57,6 +58,7 @@ class Calibration:
     start: str = "reverse"
     family: DiagonalGaussian | None = None
     observations: DiagonalGaussian | None = None
+    waves: DiagonalGaussian | None = None
     interval_factor: float | None = None
     prior_share: float | None = None
     linear_factor: float | None = None
@@ -122,7 +124,7 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         document["noise_std"] = float(calibration.noise_std)
     if calibration.trust is not None:
         document["trust"] = asdict(calibration.trust)
-    for name in ("family", "observations"):
+    for name in ("family", "observations", "waves"):
         gaussian = getattr(calibration, name)
         if gaussian is not None:
             document[name] = {"basis": writer.basis(gaussian.basis)}
@@ -175,6 +177,7 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         observations=reader.gaussian(
             "observations", document.get("observations") if current else None
         ),
+        waves=reader.gaussian("waves", document.get("waves") if current else None),
         interval_factor=stated.get("interval_factor"),
         prior_share=stated.get("prior_share"),
         linear_factor=stated.get("linear_factor"),

@@ -38,10 +38,14 @@ def price(noise: Tensor, *, told: bool) -> Tensor:
 
 
 def priced(
-    value: Float[Tensor, "*S B"], count: Float[Tensor, " B"], *, told: bool
+    value: Float[Tensor, "*S B"],
+    count: Float[Tensor, " B"],
+    loudest: Float[Tensor, " B"],
+    *,
+    told: bool,
 ) -> tuple[Float[Tensor, "*S B"], Float[Tensor, "*S B"]]:
-    """What these quadratic forms cost at the likeliest noise, and its factor v."""
-    noise = (value / count).clamp_min(1.0).sqrt()
+    """What quadratic forms cost at the likeliest noise up to the loudest, and its factor v."""
+    noise = torch.minimum((value / count).clamp_min(1.0).sqrt(), loudest)
     cost = value / noise.square() + 2 * count * noise.log() + price(noise, told=told)
     believed = value <= cost
     return torch.where(believed, value, cost), torch.where(believed, 1.0, noise)

@@ -87,6 +87,7 @@ def choose(
     *,
     precision: Float[Tensor, " B"],
     count: Float[Tensor, " B"],
+    loudest: Float[Tensor, " B"],
     told: bool,
     complete: bool,
     mass: Float[Tensor, "K S B"] | None = None,
@@ -94,7 +95,8 @@ def choose(
     """The shape and size of the least score for each row.
 
     ``precision`` is that of the row's data relative to the tables', ``count`` how many there are,
-    ``told`` whether somebody stated their noise. ``complete`` says that the span is all of space.
+    ``told`` whether somebody stated their noise, ``loudest`` how
+    many times that it may be. ``complete`` says that the span is all of space.
     ``mass`` is the logarithm of what each law has within the bounds, by which it is normalised.
     """
     strengths = laws.strengths(precision)
@@ -115,7 +117,7 @@ def choose(
                 determinant = tabled[number].gather(0, places)
             else:
                 determinant = _determinant(quadratics, stiffness, t, factor, laws, number)
-            score = priced(value, count, told=told)[0] + determinant
+            score = priced(value, count, loudest, told=told)[0] + determinant
             if mass is not None:
                 score = score + 2 * mass[number].gather(0, places)
             score = torch.where(score.isfinite(), score, torch.inf)
@@ -125,7 +127,7 @@ def choose(
             least = torch.where(better, lowest, least)
             shape, size = torch.where(better, number, shape), torch.where(better, place, size)
             places = (place + around).clamp(0, last)
-    return fitted(laws, quadratics, shape, size, count=count, told=told)
+    return fitted(laws, quadratics, shape, size, count=count, loudest=loudest, told=told)
 
 
 def fitted(
@@ -135,6 +137,7 @@ def fitted(
     size: Int[Tensor, " B"],
     *,
     count: Float[Tensor, " B"],
+    loudest: Float[Tensor, " B"],
     told: bool,
 ) -> Chosen:
     """The answers of given shapes and sizes."""
@@ -142,7 +145,7 @@ def fitted(
     t = laws.strengths(quadratics.square)[size]
     stiffness = quadratics.stiffness[shape, rows]
     z, value, factor = (part[0] for part in quadratics.minimise(stiffness, t[None]))
-    noise = priced(value, count, told=told)[1]
+    noise = priced(value, count, loudest, told=told)[1]
     scaling = quadratics.scaling(quadratics.hessian + stiffness / t[:, None, None])
     inverse, _ = _inverse(factor)
     scaled = scaling[:, :, None] * quadratics.hessian * scaling[:, None, :]

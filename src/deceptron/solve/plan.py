@@ -112,6 +112,7 @@ class Plan:
             self.beliefs,
             self.beliefs.odds(on_surrogate=self.on_surrogate),
             self.known.calibration.observations,
+            self.known.calibration.waves,
             self.table_noise,
             told=self.noise_told,
             reverse_price=self.method.reverse_price,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 

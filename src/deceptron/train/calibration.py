@@ -181,12 +181,14 @@ def _calibrated(
 ) -> Deceptron:
     told("error bars", 0.0)
     x, y = rows.x, rows.y
+    observations, waves = observations_of(pair.scaler.normalise(rows.observed))
     known = replace(
         pair.calibration,
         noise_std=problem.noise_std,
         start=_better_start(pair, x, y),
         family=family_of(rows.family),
-        observations=observations_of(pair.scaler.normalise(rows.observed)),
+        observations=observations,
+        waves=waves,
         trust=None,
         beliefs=None,
         rows=len(x),

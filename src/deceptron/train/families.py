@@ -49,6 +49,13 @@ def _principal_of(rows: Float[Tensor, "N *x"]) -> DiagonalGaussian:
     return DiagonalGaussian(rows.double().mean(0), basis, spectrum)
 
 
-def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
-    """What sensors show, normalised units."""
-    return family_of(y)
+def observations_of(
+    y: Float[Tensor, "N *y"],
+) -> tuple[DiagonalGaussian | None, DiagonalGaussian | None]:
+    """What sensors show, normalised units, and the same as far as waves show it where that is
+    another law.
+    """
+    law = family_of(y)
+    if law is None or isinstance(law.basis, GridBasis):
+        return law, None
+    return law, gaussian_of(y, GridBasis.fit(y.cpu()))

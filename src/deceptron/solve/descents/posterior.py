@@ -80,6 +80,7 @@ class Believed(RowData):
     shape: Int[Tensor, " B"]
     size: Int[Tensor, " B"]
     noise: Float[Tensor, " B"]
+    loudest: Float[Tensor, " B"]  # what the data themselves say that it may be
     freedom: Float[Tensor, " B"]
     near: Float[Tensor, " B"]
     far: Float[Tensor, " B"]
@@ -99,7 +100,8 @@ class Posterior(Descent[Believed]):
     Attributes:
         beliefs: the laws.
         odds: of the kinds, on the map that is solved on.
-        family: mean of the latents of the family, and ``observations`` the law of their data.
+        family: mean of the latents of the family, and ``observations`` and ``waves``
+            the law of their data.
         table_noise: the noise, normalised units, that tables were made for.
         told: whether somebody stated the noise.
         reverse_price: what a pass through g costs in products with the Jacobian.
@@ -108,6 +110,7 @@ class Posterior(Descent[Believed]):
     beliefs: Beliefs
     odds: Odds
     observations: DiagonalGaussian | None
+    waves: DiagonalGaussian | None
     table_noise: Float[Tensor, " m"]
     told: bool
     reverse_price: float = 0.0
@@ -155,6 +158,7 @@ class Posterior(Descent[Believed]):
             shape=torch.zeros_like(kind),
             size=torch.zeros_like(kind),
             noise=seen.noise,
+            loudest=seen.loudest,
             freedom=zero,
             near=zero,
             far=zero,
@@ -171,7 +175,7 @@ class Posterior(Descent[Believed]):
         if law is None or precision is None or self.beliefs.family is None:
             return Surprise.none(point.misfit.double())
         noise = torch.where(precision > 0, 1 / precision, self.table_noise.to(precision))
-        return surprise(law, point.y - point.r, noise, told=self.told)
+        return surprise(law, self.waves, point.y - point.r, noise, told=self.told)
 
     def endings(
         self, model: Model, before: Point | None, point: Point, state: Believed
@@ -199,10 +203,13 @@ class Posterior(Descent[Believed]):
             settled = missed <= chance + error.square()
         assert objective.level is not None
         gain = 2 * (before.fit - point.fit) / objective.level.square()
+        # What is left to explain, were every linearisation that a row may take to gain as much.
+        excess = residual.square() - (objective.limit * noise).square()
+        excess = objective.count * excess / objective.level.square() / LINEARISATIONS
         return [
             (Reason.DISCREPANCY, point.explained & settled),
             (Reason.NOISIER, louder & settled),
-            (Reason.NO_PROGRESS, gain <= chance),
+            (Reason.NO_PROGRESS, gain <= torch.maximum(chance, excess)),
         ]
 
     def prepare(
@@ -289,6 +296,7 @@ class Posterior(Descent[Believed]):
             quadratics,
             precision=self._precision(model, point),
             count=model.objective.count.double().expand(len(origin)),
+            loudest=state.loudest,
             told=self.told,
             complete=complete,
             mass=laws.log_mass(low, high) if complete and box is not None else None,
