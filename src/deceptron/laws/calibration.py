@@ -14,6 +14,7 @@ from torch import Tensor
 from deceptron.core import html
 from deceptron.core.bases import Basis, DiagonalGaussian, EigenBasis, GridBasis, as_kinds
 from deceptron.laws.beliefs import Beliefs
+from deceptron.laws.data import DataLaws
 from deceptron.laws.law import DETERMINANT_NODES, VARIANCE_NODES, Laws, Shape, Tables
 from deceptron.laws.odds import START, Odds
 from deceptron.laws.start import StartLaw
@@ -42,7 +43,6 @@ class Calibration:
         family: mean and covariance of the latents it was trained on.
         observations: the same of their observations, normalised units: what a missing sensor would
             have shown.
-        waves: that as far as waves on the grid of the observations show it, where they lie on one.
         interval_factor: what one-shot error bars are multiplied by, so that 90% intervals hold 90%
             of validation data.
         prior_share: the part of the family's covariance that those bars count.
@@ -58,7 +58,6 @@ class Calibration:
     start: str = "reverse"
     family: DiagonalGaussian | None = None
     observations: DiagonalGaussian | None = None
-    waves: DiagonalGaussian | None = None
     interval_factor: float | None = None
     prior_share: float | None = None
     linear_factor: float | None = None
@@ -124,7 +123,7 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         document["noise_std"] = float(calibration.noise_std)
     if calibration.trust is not None:
         document["trust"] = asdict(calibration.trust)
-    for name in ("family", "observations", "waves"):
+    for name in ("family", "observations"):
         gaussian = getattr(calibration, name)
         if gaussian is not None:
             document[name] = {"basis": writer.basis(gaussian.basis)}
@@ -138,6 +137,10 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         }
         if beliefs.family is not None:
             document["beliefs"]["roughened"] = writer.laws("roughened", beliefs.family)
+        document["beliefs"]["data"] = [writer.basis(law.basis) for law in beliefs.data]
+        for place, law in enumerate(beliefs.data):
+            tensors |= {f"data.{place}.mean": law.mean.float()}
+            tensors |= {f"data.{place}.spectra": law.spectra.float()}
         start = beliefs.start
         if start is not None:
             stated = {name: getattr(start, name) for name in ("shape", "size", "factor")}
@@ -177,7 +180,6 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         observations=reader.gaussian(
             "observations", document.get("observations") if current else None
         ),
-        waves=reader.gaussian("waves", document.get("waves") if current else None),
         interval_factor=stated.get("interval_factor"),
         prior_share=stated.get("prior_share"),
         linear_factor=stated.get("linear_factor"),
@@ -259,8 +261,19 @@ class _Reader:
                 factor=_positive("factor", stated["start"]["factor"]),
                 **{name: self._tensors[f"start.{name}"].double() for name in _START},
             )
+        data = tuple(
+            self._data(f"data.{place}", basis, family)
+            for place, basis in enumerate(stated.get("data", []))
+        )
         odds = (Odds.of(stated[name]) for name in ("surrogate", "simulator"))
-        return Beliefs(corrections, family, start, *odds)
+        return Beliefs(corrections, family, data, start, *odds)
+
+    def _data(self, name: str, basis: int, family: Laws | None) -> DataLaws:
+        mean, spectra = (self._tensors[f"{name}.{part}"].double() for part in ("mean", "spectra"))
+        rows = 0 if family is None else len(family.shapes)
+        if tuple(spectra.shape) != (rows, len(mean)) or not bool((spectra > 0).all()):
+            raise ValueError(f"{name}.spectra must have a positive row for each of {rows} shapes")
+        return DataLaws(self._bases[_place("basis", basis, self._bases)], mean, spectra)
 
     def _laws(self, name: str, stated: Mapping[str, Any]) -> Laws:
         spectra = self._tensors[f"{name}.spectra"].double()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from deceptron.core.arrays import rms
@@ -23,8 +23,9 @@ from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.posterior import conformal
 from deceptron.laws import tables
 from deceptron.laws.beliefs import Beliefs
+from deceptron.laws.data import DataLaws
 from deceptron.laws.law import Laws
-from deceptron.laws.odds import CORRECTION, FAMILY, START, Odds, fit_odds, kinds
+from deceptron.laws.odds import CORRECTION, FAMILY, START, Odds, fit_odds
 from deceptron.laws.shapes import corrections_of, roughened
 from deceptron.laws.start import StartLaw, fit_start_law
 from deceptron.maps import Deceptron
@@ -32,6 +33,7 @@ from deceptron.problems import Problem
 from deceptron.solve import solve
 from deceptron.solve.descents.posterior import BY_START, COMPLETE
 from deceptron.solve.first_fits import features, first_fits
+from deceptron.train.families import data_laws, reflected
 from deceptron.train.streams import stream
 
 # Jacobians that tables are averaged over.
@@ -72,8 +74,11 @@ def fit_beliefs(
     known = pair.calibration.family
     laws = [corrections] + ([] if known is None else [roughened(known)])
     laws = _with_tables(laws, pair, problem, x, lambda share: listener(0.5 * share))
+    data: tuple[DataLaws, ...] = ()
+    if known is not None and pair.calibration.observations is not None:
+        data = data_laws(pair.f, laws[1], pair.calibration.observations, pair.bounds, x)
     beliefs = Beliefs(
-        laws[0], laws[1] if len(laws) > 1 else None, None, Odds.expected(), Odds.expected()
+        laws[0], laws[1] if len(laws) > 1 else None, data, None, Odds.expected(), Odds.expected()
     )
     asked = slice(None if problem.differentiable else CALLED_ROWS)
     listener(0.5)
@@ -81,18 +86,22 @@ def fit_beliefs(
         start = _start_law(beliefs, pair, problem, x, y)
         beliefs = replace(beliefs, start=start)
     listener(0.6)
-    rows = _widened(corrections, pair, problem, x, y)
-    surrogate = _Trial.of(beliefs, pair, None, *rows)
-    odds = surrogate.odds()
+    trial = _Trial.of(beliefs, pair, None, x, y, *_widened(corrections, pair, problem, x))
+    factors = trial.factors()
+    odds = trial.odds(factors)
     beliefs = replace(beliefs, surrogate=odds, simulator=odds)
     listener(0.8)
     if problem.has_simulator:
-        few = _widened(corrections, pair, problem, x[asked], y[asked])
-        trial = _Trial.of(beliefs, pair, problem, *few)
-        beliefs = trial.calibrated(replace(beliefs, simulator=trial.odds()))
-    else:
-        beliefs = surrogate.calibrated(beliefs)
-    return beliefs
+        x, y = x[asked], y[asked]
+        trial = _Trial.of(beliefs, pair, problem, x, y, *_widened(corrections, pair, problem, x))
+        factors = trial.factors()
+        beliefs = replace(beliefs, simulator=trial.odds(factors))
+    _, corrected, by_family = factors.tolist()
+    return replace(
+        beliefs,
+        corrections=replace(beliefs.corrections, factor=corrected),
+        family=beliefs.family and replace(beliefs.family, factor=by_family),
+    )
 
 
 def believing(pair: Deceptron, beliefs: Beliefs) -> Deceptron:
@@ -110,11 +119,20 @@ class _Trial:
     errors: Float[Tensor, "kinds B n"]
     std: Float[Tensor, "kinds B n"]
     rule: Float[Tensor, "kinds B"]
+    like_training: int  # rows, the first
 
     @staticmethod
     def of(
-        beliefs: Beliefs, pair: Deceptron, forward: Problem | None, x: Tensor, y: Tensor
+        beliefs: Beliefs,
+        pair: Deceptron,
+        forward: Problem | None,
+        x: Tensor,
+        y: Tensor,
+        wider: Tensor,
+        their_y: Tensor,
     ) -> _Trial:
+        """Of validation rows, and of wider ones."""
+        truth, y = torch.cat([x, wider]), torch.cat([y, their_y])
         solutions: list[Solution] = []
         for kind in (START, CORRECTION, FAMILY):
             if kind == FAMILY and beliefs.family is None:
@@ -126,34 +144,29 @@ class _Trial:
         seen = features(believing(pair, beliefs), y, forward=forward)
         return _Trial(
             *seen,
-            torch.stack([(s.x - x).flatten(1).double().abs() for s in solutions]),
+            torch.stack([(s.x - truth).flatten(1).double().abs() for s in solutions]),
             torch.stack([s.std.flatten(1).double() for s in solutions]),
             torch.stack([s.rule for s in solutions]),
+            len(x),
         )
 
-    def odds(self) -> Odds:
-        """Under which the truths are likeliest."""
-        std = self.std.clamp_min(1e-12)
+    def factors(self) -> Float[Tensor, " kinds"]:
+        """What makes 90% intervals of each kind of answer hold 90% of the validation rows."""
+        found = torch.ones(len(self.errors), dtype=torch.float64)
+        for kind in (CORRECTION, FAMILY):
+            answered = self.rule[kind] >= 0
+            if kind == CORRECTION:
+                answered &= self.rule[kind] != BY_START
+            answered[self.like_training :] = False
+            if int(answered.sum()) >= FEWEST:
+                found[kind] = bar_factor(self.errors[kind][answered], self.std[kind][answered])
+        return found
+
+    def odds(self, factors: Float[Tensor, " kinds"]) -> Odds:
+        """Under which the truths are likeliest, with bars of these factors."""
+        std = (self.std * factors[:, None, None]).clamp_min(1e-12)
         density = -0.5 * (self.errors / std).square() - std.log()
         return fit_odds(self.surprise, self.misfit, density.mean(2).T)
-
-    def calibrated(self, beliefs: Beliefs) -> Beliefs:
-        """With the factors that make 90% intervals of each kind of answer hold 90%."""
-        chosen = kinds(beliefs.simulator.chances(self.surprise, self.misfit))
-
-        def factor(kind: int, answered: Bool[Tensor, " B"]) -> float:
-            rows = answered & (chosen == kind)
-            rows = rows if int(rows.sum()) >= FEWEST else answered
-            if int(rows.sum()) < FEWEST:
-                return 1.0
-            return bar_factor(self.errors[kind][rows], self.std[kind][rows])
-
-        corrected = (self.rule[CORRECTION] >= 0) & (self.rule[CORRECTION] != BY_START)
-        family = beliefs.family
-        if family is not None:
-            family = replace(family, factor=factor(FAMILY, self.rule[FAMILY] >= 0))
-        corrections = replace(beliefs.corrections, factor=factor(CORRECTION, corrected))
-        return replace(beliefs, corrections=corrections, family=family)
 
 
 def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
@@ -162,13 +175,13 @@ def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
 
 
 def _widened(
-    corrections: Laws, pair: Deceptron, problem: Problem, x: Tensor, y: Tensor
+    corrections: Laws, pair: Deceptron, problem: Problem, x: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The rows, and others that were moved by corrections, inside the bounds; rows that the
-    simulator cannot run are left out.
+    """Rows that were moved by corrections, inside the bounds; those that the simulator cannot run
+    are left out.
     """
     if not problem.has_simulator:
-        return x, y
+        return x[:0], pair.f(x[:0]).detach()
     draw = stream(7, "widened")
     count = len(x) // PER_WIDENED
     moved = x[:count].flatten(1).double()
@@ -178,21 +191,11 @@ def _widened(
     for row, number in enumerate(shapes.tolist()):
         by = corrections.shapes[number].root(white[row][None])[0]
         moved[row] += float(sizes[row]) * corrections.scale * by
-    latents = _reflected(moved.reshape(count, *x.shape[1:]).to(x), pair.bounds)
-    clean = problem.simulate(latents).to(y)
+    latents = reflected(moved.reshape(count, *x.shape[1:]).to(x), pair.bounds)
+    clean = problem.simulate(latents)
     good = clean.flatten(1).isfinite().all(1)
     noisy = problem.add_noise(clean[good], generator=draw)
-    return torch.cat([x, latents[good]]), torch.cat([y, noisy.to(y)])
-
-
-def _reflected(x: Tensor, bounds: Any) -> Tensor:
-    """Folded back at the bounds, once, and cut beyond."""
-    if bounds is None:
-        return x
-    low, high = (torch.as_tensor(side).to(x) for side in bounds)
-    x = torch.where(x < low, 2 * low - x, x)
-    x = torch.where(x > high, 2 * high - x, x)
-    return torch.minimum(torch.maximum(x, low), high)
+    return latents[good], noisy.to(x)
 
 
 def _start_law(

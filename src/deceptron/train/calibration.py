@@ -181,14 +181,12 @@ def _calibrated(
 ) -> Deceptron:
     told("error bars", 0.0)
     x, y = rows.x, rows.y
-    observations, waves = observations_of(pair.scaler.normalise(rows.observed))
     known = replace(
         pair.calibration,
         noise_std=problem.noise_std,
         start=_better_start(pair, x, y),
         family=family_of(rows.family),
-        observations=observations,
-        waves=waves,
+        observations=observations_of(pair.scaler.normalise(rows.observed)),
         trust=None,
         beliefs=None,
         rows=len(x),

@@ -22,6 +22,7 @@ PURPOSES = (
     "sketch",
     "recalibration",
     "widened",
+    "data laws",
 )
 
 

@@ -15,27 +15,26 @@ hold some components: which ones is not to be found in a few directions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
 from deceptron.core.status import Reason
 from deceptron.laws.beliefs import Beliefs
+from deceptron.laws.data import Surprise, surprise
 from deceptron.laws.law import Laws
 from deceptron.laws.odds import (
     CORRECTION,
     FAMILY,
     START,
     Odds,
-    Surprise,
     kinds,
     misfit,
-    surprise,
 )
-from deceptron.laws.score import Chosen, Quadratics, choose
+from deceptron.laws.score import Chosen, Quadratics, choose, fitted
 from deceptron.solve.boxed import least_in_box
 from deceptron.solve.growth import grow
 from deceptron.solve.model import Model, Point
@@ -100,8 +99,6 @@ class Posterior(Descent[Believed]):
     Attributes:
         beliefs: the laws.
         odds: of the kinds, on the map that is solved on.
-        family: mean of the latents of the family, and ``observations`` and ``waves``
-            the law of their data.
         table_noise: the noise, normalised units, that tables were made for.
         told: whether somebody stated the noise.
         reverse_price: what a pass through g costs in products with the Jacobian.
@@ -109,8 +106,6 @@ class Posterior(Descent[Believed]):
 
     beliefs: Beliefs
     odds: Odds
-    observations: DiagonalGaussian | None
-    waves: DiagonalGaussian | None
     table_noise: Float[Tensor, " m"]
     told: bool
     reverse_price: float = 0.0
@@ -171,11 +166,12 @@ class Posterior(Descent[Believed]):
 
     def _surprise(self, model: Model, point: Point) -> Surprise:
         """Of the data, a missing sensor showing what is predicted at the start."""
-        law, precision = self.observations, model.objective.precision
-        if law is None or precision is None or self.beliefs.family is None:
+        beliefs, precision = self.beliefs, model.objective.precision
+        if beliefs.family is None or not beliefs.data or precision is None:
             return Surprise.none(point.misfit.double())
         noise = torch.where(precision > 0, 1 / precision, self.table_noise.to(precision))
-        return surprise(law, self.waves, point.y - point.r, noise, told=self.told)
+        sizes = beliefs.family.sizes
+        return surprise(beliefs.data, sizes, point.y - point.r, noise, told=self.told)
 
     def endings(
         self, model: Model, before: Point | None, point: Point, state: Believed
@@ -291,16 +287,18 @@ class Posterior(Descent[Believed]):
             grow(span, so_far, PAIRS[0 if first else 1], reverse_price=self.reverse_price)
         quadratics = span.quadratics()
         low, high = _room(origin, box)
-        chosen = choose(
-            laws,
-            quadratics,
-            precision=self._precision(model, point),
-            count=model.objective.count.double().expand(len(origin)),
-            loudest=state.loudest,
-            told=self.told,
-            complete=complete,
-            mass=laws.log_mass(low, high) if complete and box is not None else None,
-        )
+        count = model.objective.count.double().expand(len(origin))
+        stated: dict[str, Any] = {"count": count, "loudest": state.loudest, "told": self.told}
+        if kind == FAMILY and not complete:
+            # Their data have chosen, in all of space.
+            law = state.family_shape, state.family_size
+            chosen = fitted(laws, quadratics, *law, **stated)
+        else:
+            mass = laws.log_mass(low, high) if complete and box is not None else None
+            precision = self._precision(model, point)
+            chosen = choose(
+                laws, quadratics, precision=precision, complete=complete, mass=mass, **stated
+            )
         e = span.combined(chosen.z)
         if complete and box is not None:
             e = _inside(laws, quadratics, chosen, low, high)
