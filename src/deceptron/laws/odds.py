@@ -27,8 +27,11 @@ from torch import Tensor
 START, CORRECTION, FAMILY = range(3)
 # Log odds beyond which nothing that is seen changes a mind.
 CERTAIN = 1e3
-# Another kind of answer costs runs: it must be so many times as likely as the start.
-WORTH = 3.0
+# Independent numbers in a row, by which the mean log density of its components counts as evidence.
+INDEPENDENT = 16.0
+# Any other kind of answer than the start costs runs: nats a component that it must gain, a
+# twentieth of the error.
+WORTH = 0.05
 # Before any row was seen, per kind: a constant, and what a unit of surprise and of misfit add.
 # Unexplained by the 99% limit, a correction; surprised by ten, the family.
 EXPECTED = ((0.0, 0.0, 0.0), (-5.0, 0.0, 4.0), (-3.5, 1.0, 0.0))
@@ -84,8 +87,9 @@ class Odds:
 
 def kinds(chances: Float[Tensor, "B kinds"]) -> Int[Tensor, " B"]:
     """The likeliest, given what it costs."""
-    worth = torch.tensor([WORTH, 1.0, 1.0]).to(chances)
-    return (chances * worth).argmax(1)
+    start = torch.zeros_like(chances)
+    start[:, START] = INDEPENDENT * WORTH
+    return (chances.log() + start).argmax(1)
 
 
 def features(
@@ -105,6 +109,7 @@ def fit_odds(
     """The odds under which the truths are likeliest; ``likelihood`` is the mean over components of
     the log density that each kind of answer gives the truth.
     """
+    likelihood = INDEPENDENT * likelihood
     start = Odds.expected().weights
     phi = features(surprise, misfit)
     weights = start.clone().requires_grad_()

@@ -303,7 +303,13 @@ class Posterior(Descent[Believed]):
         if complete and box is not None:
             e = _inside(laws, quadratics, chosen, low, high)
         goal = _feasible(origin.double() + e, point, box)
-        state = state.changed(origin=origin, goal=goal, guess=goal, count=state.count + 1)
+        state = state.changed(
+            origin=origin,
+            goal=goal,
+            guess=goal,
+            guessed=torch.zeros_like(state.guessed),
+            count=state.count + 1,
+        )
         if first and kind == CORRECTION and self.beliefs.start is not None and not complete:
             state = self._with_start_law(state, span, quadratics, point, box)
         return self._scored(state, span, chosen, point, complete)
