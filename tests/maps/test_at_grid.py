@@ -60,7 +60,7 @@ def test_weights_are_shared_and_what_was_calibrated_elsewhere_is_not_kept():
     assert fine.g.inner is pair.g
     known = fine.calibration
     assert known.noise_std == pair.noise_std
-    assert known.corrections is known.family is known.interval_factor is None
+    assert known.beliefs is known.family is known.interval_factor is None
     assert known.trust == pair.calibration.trust
 
 

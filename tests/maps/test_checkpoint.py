@@ -237,9 +237,10 @@ class TestBadFiles:
             {"prior_share": "much"},
             {"trust": {"parts": {}}},
             {"family": "grid"},
-            {"family": {"basis": "grid"}, "corrections": None},
-            {"corrections": {"scale": 1.0, "factor": 1.0, "shape": [9], "waves": ["square"]}},
-            {"corrections": {"scale": float("nan"), "factor": 1.0}},
+            {"family": {"basis": 0}},
+            {"bases": [{"shape": [9], "waves": ["square"]}]},
+            {"beliefs": {}},
+            {"beliefs": {"corrections": {"scale": 1.0, "factor": 1.0}}},
             {"rows": float("inf")},
         ):
             rewrite(path, bad, document=lambda d, c=change: d["calibration"].update(c))
