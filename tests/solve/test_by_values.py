@@ -9,7 +9,7 @@ import deceptron as dc
 from deceptron.core import Reason
 from deceptron.solve.span import Directions
 from tests.solve.pairs import fitted_mlp_pair, invertible_pair
-from tests.solve.test_correction import NOISE
+from tests.solve.linear_case import NOISE
 from tests.solve.test_gaps import known_family
 
 

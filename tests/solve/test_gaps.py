@@ -10,8 +10,9 @@ import deceptron as dc
 from deceptron.core.bases import DiagonalGaussian, EigenBasis
 from deceptron.geometry.noise_aware import gap_errors
 from deceptron.laws.calibration import Calibration
+from deceptron.laws.odds import START, Odds
 from deceptron.solve.starts import FILLINGS
-from tests.solve.test_correction import NOISE, Case
+from tests.solve.linear_case import NOISE, Case, with_beliefs
 
 N = M = 40
 
@@ -33,7 +34,7 @@ def known_family(*, knows_data=True):
     noisy = seen + NOISE**2 * torch.eye(M, dtype=torch.float64)
     gain = covariance @ case.matrix.T @ torch.linalg.inv(noisy)
     case.pair.g.weight.copy_(gain)
-    case.pair.calibration = replace(
+    known = replace(
         case.pair.calibration,
         family=gaussian(covariance),
         # One that knows nothing of how sensors go together cannot fill a gap by itself.
@@ -41,6 +42,7 @@ def known_family(*, knows_data=True):
         interval_factor=1.0,
         prior_share=1.0,
     )
+    case.pair = case.pair.replaced(calibration=known)
     return case, covariance
 
 
@@ -81,13 +83,13 @@ def test_a_linear_start_is_the_best_linear_estimate_from_the_sensors_that_are_le
     _, y = case.observe(64)
     kept = torch.arange(M) % 2 == 0
     gappy = torch.where(kept, y, torch.nan)
-    known = case.pair.calibration
-    corrections = replace(known.corrections, keep=(True, True))
+    left_alone = Odds.only(START)
+    known = with_beliefs(case.pair, surrogate=left_alone, simulator=left_alone).calibration
     pair = SimpleNamespace(
         f=lambda x: 3 * case.pair.f(x),
         g=case.pair.g,
         wiener=case.pair.g,
-        calibration=replace(known, start="wiener", corrections=corrections),
+        calibration=replace(known, start="wiener"),
     )
     best = conditional_mean(case, covariance, y, kept)
     for forward in (None, case.pair.f):

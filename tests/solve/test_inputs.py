@@ -10,21 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from deceptron.core.corrections import Corrections
 from torch import nn
 
 import deceptron as dc
-from deceptron.core.bases import DiagonalGaussian
 from deceptron.geometry import fit_trust
 from deceptron.laws.calibration import Calibration
+from deceptron.laws.shapes import corrections_of
+from tests.laws.dense import believed, gaussian_of, normal
+from tests.solve.linear_case import tabled_for
 from tests.solve.pairs import TestPair
 
 N, M, NOISE = 6, 10, 0.05
-
-
-def normal(*shape, seed=0):
-    rng = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=rng)
 
 
 def calibrated(dtype=torch.float64, *, share=0.7):
@@ -37,12 +33,11 @@ def calibrated(dtype=torch.float64, *, share=0.7):
     pair.g.weight.copy_(share * torch.linalg.pinv(matrix))
     pair = pair.to(dtype)
     family = normal(200, N, seed=1)
-    corrections = Corrections.of(family, largest=64, kept=64)
-    spectrum = corrections.eigen.forward(family).square().mean(0)
+    laws = tabled_for(corrections_of(family), matrix, NOISE)
     pair.calibration = Calibration(
         noise_std=NOISE,
-        family=DiagonalGaussian(family.mean(0), corrections.eigen, spectrum),
-        corrections=corrections,
+        family=gaussian_of(family, laws.shapes[0]),
+        beliefs=believed(laws),
         interval_factor=1.0,
         prior_share=1.0,
     )

@@ -1,4 +1,4 @@
-"""A price that is measured; what is done with it is in ``test_correction.py``."""
+"""A price that is measured; what is done with it is in ``test_subspace.py``."""
 
 import math
 

@@ -11,8 +11,8 @@ import torch
 import deceptron as dc
 from deceptron.core import Solution
 from deceptron.geometry import fit_trust
-from deceptron.train.families import gaussian_of
-from tests.solve.test_correction import NOISE, Case, normal
+from tests.laws.dense import normal
+from tests.solve.linear_case import NOISE, Case
 from tests.solve.test_solution import mixed
 
 ROWS = [
@@ -31,12 +31,9 @@ ROWS = [
 def barred():
     """Six rows with error bars of both kinds: three at their start, three that were corrected."""
     case = Case(12, 16)
-    family = normal(300, 12, seed=1).cumsum(1) / 12**0.5
-    case.pair.calibration = replace(
-        case.pair.calibration,
-        family=gaussian_of(family, case.corrections.eigen),
-        trust=fit_trust(case.pair, case.observe(100, seed=3)[1]),
-    )
+    case.know_family()
+    trust = fit_trust(case.pair, case.observe(100, seed=3)[1])
+    case.pair = case.pair.replaced(calibration=replace(case.pair.calibration, trust=trust))
     _, y = case.observe(6)
     y[:3] = NOISE * normal(3, 16, seed=5)
     solution = dc.solve(case.pair, y)

@@ -6,8 +6,8 @@ import torch
 import deceptron as dc
 from deceptron.core import Reason
 from deceptron.laws.calibration import Calibration
+from tests.solve.linear_case import Case
 from tests.solve.pairs import TestPair, invertible_pair
-from tests.solve.test_correction import Case
 
 
 def observations(rows: int = 8, seed: int = 0):
