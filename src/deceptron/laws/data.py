@@ -1,7 +1,7 @@
 """How strange a row of data is to its family, and how loud, without a run of the simulator.
 
-The laws about the family's mean say what data look like, too: draws of each shape, through the
-surrogate, give variances in coordinates of the data, diagonal enough there to compare likelihoods.
+The laws about the family's mean say what data look like, too: draws of each shape, simulated, give
+variances in coordinates of the data, diagonal enough there to compare likelihoods.
 The coordinates are those of the covariance of the family's data and, where sensors lie on a grid,
 waves as well: what is white in the former may be a field in the latter.
 """

@@ -11,8 +11,9 @@ purpose, as a logistic function of
 - *misfit*: how far the start is from explaining the data at that noise, in deviations of
   chi-squared.
 
-What is fitted is the likelihood of the truths: each kind stands for a Gaussian about its answer, as
-wide as its error bars say.
+What is fitted is the likelihood of the truths: each kind stands for a Gaussian about its answer
+that is as wide as it was off, so that a twentieth less error counts the same everywhere. That much
+is the price of any answer but the start, which costs runs; what bars are averaged by is without it.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 START, CORRECTION, FAMILY = range(3)
 # Log odds beyond which nothing that is seen changes a mind.
 CERTAIN = 1e3
-# Independent numbers in a row, by which the mean log density of its components counts as evidence.
+# Independent numbers in a row, by which the log of its error counts as evidence.
 INDEPENDENT = 16.0
-# Any other kind of answer than the start costs runs: nats a component that it must gain, a
-# twentieth of the error.
-WORTH = 0.05
+# Any other kind of answer than the start costs runs: by how much, in the log of the error, it must
+# be better.
+PRICE = 0.05
 # Before any row was seen, per kind: a constant, and what a unit of surprise and of misfit add.
 # Unexplained by the 99% limit, a correction; surprised by ten, the family.
 EXPECTED = ((0.0, 0.0, 0.0), (-5.0, 0.0, 4.0), (-3.5, 1.0, 0.0))
@@ -79,17 +80,13 @@ class Odds:
         return place if torch.equal(self.weights, Odds.only(place).weights) else None
 
     def chances(
-        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
+        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"], *, priced: bool
     ) -> Float[Tensor, "B kinds"]:
-        """The probability of each kind."""
-        return torch.softmax(features(surprise, misfit) @ self.weights.to(misfit.device), 1)
-
-
-def kinds(chances: Float[Tensor, "B kinds"]) -> Int[Tensor, " B"]:
-    """The likeliest, given what it costs."""
-    start = torch.zeros_like(chances)
-    start[:, START] = INDEPENDENT * WORTH
-    return (chances.log() + start).argmax(1)
+        """The probability of each kind to be the best one, at its price or whatever it costs."""
+        logits = features(surprise, misfit) @ self.weights.to(misfit.device)
+        if not priced:
+            logits[:, START] -= INDEPENDENT * PRICE
+        return torch.softmax(logits, 1)
 
 
 def features(
@@ -104,12 +101,11 @@ def features(
 def fit_odds(
     surprise: Float[Tensor, " N"],
     misfit: Float[Tensor, " N"],
-    likelihood: Float[Tensor, "N kinds"],
+    error: Float[Tensor, "N kinds"],
 ) -> Odds:
-    """The odds under which the truths are likeliest; ``likelihood`` is the mean over components of
-    the log density that each kind of answer gives the truth.
-    """
-    likelihood = INDEPENDENT * likelihood
+    """The odds under which the truths are likeliest; ``error`` is that of each kind of answer."""
+    likelihood = -INDEPENDENT * error.clamp_min(torch.finfo(torch.float32).tiny).log()
+    likelihood[:, START] += INDEPENDENT * PRICE
     start = Odds.expected().weights
     phi = features(surprise, misfit)
     weights = start.clone().requires_grad_()

@@ -76,7 +76,10 @@ def fit_beliefs(
     laws = _with_tables(laws, pair, problem, x, lambda share: listener(0.5 * share))
     data: tuple[DataLaws, ...] = ()
     if known is not None and pair.calibration.observations is not None:
-        data = data_laws(pair.f, laws[1], pair.calibration.observations, pair.bounds, x)
+        observations = pair.calibration.observations
+        data = data_laws(
+            _map(pair, problem, problem.has_simulator), laws[1], observations, pair.bounds, x
+        )
     beliefs = Beliefs(
         laws[0], laws[1] if len(laws) > 1 else None, data, None, Odds.expected(), Odds.expected()
     )
@@ -87,16 +90,14 @@ def fit_beliefs(
         beliefs = replace(beliefs, start=start)
     listener(0.6)
     trial = _Trial.of(beliefs, pair, None, x, y, *_widened(corrections, pair, problem, x))
-    factors = trial.factors()
-    odds = trial.odds(factors)
+    odds = trial.odds()
     beliefs = replace(beliefs, surrogate=odds, simulator=odds)
     listener(0.8)
     if problem.has_simulator:
         x, y = x[asked], y[asked]
         trial = _Trial.of(beliefs, pair, problem, x, y, *_widened(corrections, pair, problem, x))
-        factors = trial.factors()
-        beliefs = replace(beliefs, simulator=trial.odds(factors))
-    _, corrected, by_family = factors.tolist()
+        beliefs = replace(beliefs, simulator=trial.odds())
+    _, corrected, by_family = trial.factors().tolist()
     return replace(
         beliefs,
         corrections=replace(beliefs.corrections, factor=corrected),
@@ -162,11 +163,9 @@ class _Trial:
                 found[kind] = bar_factor(self.errors[kind][answered], self.std[kind][answered])
         return found
 
-    def odds(self, factors: Float[Tensor, " kinds"]) -> Odds:
-        """Under which the truths are likeliest, with bars of these factors."""
-        std = (self.std * factors[:, None, None]).clamp_min(1e-12)
-        density = -0.5 * (self.errors / std).square() - std.log()
-        return fit_odds(self.surprise, self.misfit, density.mean(2).T)
+    def odds(self) -> Odds:
+        """Under which the truths are likeliest."""
+        return fit_odds(self.surprise, self.misfit, self.errors.square().mean(2).sqrt().T)
 
 
 def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
@@ -248,6 +247,14 @@ def _start_law(
     return replace(law, factor=factor)
 
 
+def _map(pair: Deceptron, problem: Problem, simulated: bool) -> RowMap:
+    """The simulator in the pair's units, or the surrogate."""
+    if not simulated:
+        return pair.f
+    simulate = problem.unchecked().simulate
+    return lambda rows: pair.scaler.normalise(simulate(rows)).to(rows)
+
+
 def _with_tables(
     laws: list[Laws],
     pair: Deceptron,
@@ -259,11 +266,7 @@ def _with_tables(
     y_shape = tuple(pair.f(x[:1]).shape[1:])
     noise = pair.scaler.noise(problem.noise_std, y_shape).double().flatten()
     noise = noise / laws[0].scale  # x in units of its own spread
-    simulate = problem.unchecked().simulate if problem.differentiable else None
-
-    def forward(rows: Tensor) -> Tensor:
-        return pair.f(rows) if simulate is None else pair.scaler.normalise(simulate(rows)).to(rows)
-
+    forward = _map(pair, problem, problem.differentiable)
     # Vectors have powers of their covariance too, which are not diagonal in waves.
     bases = [shape.basis for law in laws for shape in law.shapes]
     grid = next((basis for basis in bases if isinstance(basis, GridBasis)), None)

@@ -17,8 +17,9 @@ from deceptron.train.streams import stream
 
 # Samples for each direction that are enough to tell how far a field varies along it.
 FEWEST_FOR_EACH = 4
-# Latents of each law that are drawn to see what data they make: variances to a tenth.
-DRAWS = 256
+# Latents of each law that are simulated to see what data they make. Variances of those that are
+# alike are averaged.
+DRAWS = 64
 
 
 def gaussian_of(rows: Float[Tensor, "N *x"], basis: Basis | None) -> DiagonalGaussian | None:
@@ -64,13 +65,13 @@ def observations_of(y: Float[Tensor, "N *y"]) -> DiagonalGaussian | None:
 
 
 def data_laws(
-    f: RowMap,
+    forward: RowMap,
     laws: Laws,
     observations: DiagonalGaussian,
     bounds: Bounds | None,
     like: Float[Tensor, "N *x"],
 ) -> tuple[DataLaws, ...]:
-    """What each shape of the family's laws makes of data, by draws through the surrogate: in the
+    """What each shape of the family's laws makes of data, by draws through a map: in the
     coordinates of the family's data, and in waves where these are others; x is made ``like`` rows
     of it.
     """
@@ -82,7 +83,7 @@ def data_laws(
         white = torch.randn(DRAWS, len(shape.spectrum), dtype=torch.float64, generator=draw)
         x = laws.mean + laws.scale * shape.root(white)
         x = reflected(x.reshape(DRAWS, *like.shape[1:]).to(like), bounds)
-        y = in_pieces(f, x).detach().double()
+        y = in_pieces(forward, x).detach().double()
         images.append(y[y.flatten(1).isfinite().all(1)].cpu())
     grid = GridBasis.fit(images[0])
     bases: list[Basis] = [observations.basis]

@@ -31,7 +31,6 @@ from deceptron.laws.odds import (
     FAMILY,
     START,
     Odds,
-    kinds,
     misfit,
 )
 from deceptron.laws.score import Chosen, Quadratics, choose, fitted
@@ -131,10 +130,12 @@ class Posterior(Descent[Believed]):
         count = model.objective.count.double().expand(len(whitened))
         over_noise = whitened / count.sqrt() / seen.noise
         wrong = misfit(over_noise, count)
-        chances = self.odds.chances(seen.gain, wrong)
+        chances, priced = (
+            self.odds.chances(seen.gain, wrong, priced=at_price) for at_price in (False, True)
+        )
         if self.beliefs.family is None:
-            chances[:, FAMILY] = 0.0
-        kind = kinds(chances)
+            chances[:, FAMILY] = priced[:, FAMILY] = 0.0
+        kind = priced.argmax(1)
         zero, few = torch.zeros_like(over_noise), point.x.shape[1] <= COMPLETE
         own = torch.where(kind == CORRECTION, chances[:, CORRECTION], chances[:, START])
         family = torch.where(kind == FAMILY, 1.0, chances[:, FAMILY] / (own + chances[:, FAMILY]))
