@@ -94,7 +94,9 @@ def test_what_the_family_leaves_open_widens_bars_of_other_kinds():
     half = Odds.of([[2.0, -50.0, 0.9], [0.0] * 3, [0.0] * 3])  # a quarter for the family
     mixed = dc.solve(with_beliefs(known, surrogate=half), y, noise_std=NOISE)
     assert bool((mixed.iterations == 0).all())
-    share = float(torch.softmax(half.weights[0], 0)[FAMILY])
+    nothing = torch.zeros(1, dtype=torch.float64)
+    share = float(half.chances(nothing, nothing, priced=False)[0, FAMILY])
+    assert 0.1 < share < 0.5
     shape = size = torch.zeros(5, dtype=torch.int64)
     open_ = family.std(shape, size, torch.ones(5, dtype=torch.float64))[1]
     wanted = ((1 - share) * alone**2 + share * open_**2).sqrt()
