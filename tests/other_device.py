@@ -82,6 +82,11 @@ class _Copied(TorchFunctionMode):
             args = (args[0].inner if isinstance(args[0], _Held) else args[0], *args[1:])
         if func is Tensor.new_tensor and isinstance(args[0], _Held):
             return torch.tensor(args[1], dtype=args[0].dtype).to(ELSEWHERE)
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], _Held):
+            # Lists: torch would make indices of them there without their numbers.
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            index = tuple(torch.tensor(i) if isinstance(i, list) else i for i in index)
+            args = (args[0], index, *args[2:])
         made = func in (torch.tensor, torch.as_tensor) and not isinstance(args[0], _Held)
         if made and settings.get("device") == ELSEWHERE:
             del settings["device"]
