@@ -16,7 +16,7 @@ from deceptron.core.bases import Basis, DiagonalGaussian, EigenBasis, GridBasis,
 from deceptron.laws.beliefs import Beliefs
 from deceptron.laws.data import DataLaws
 from deceptron.laws.law import DETERMINANT_NODES, VARIANCE_NODES, Laws, Shape, Tables
-from deceptron.laws.odds import START, Odds
+from deceptron.laws.odds import Odds
 from deceptron.laws.start import StartLaw
 
 # A surrogate that errs by more than this share of the noise is a poor judge of answers.
@@ -76,10 +76,10 @@ class Calibration:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
         words = f"the surrogate f errs by {html.brief(ratio)} times the noise: "
-        if self.beliefs is not None and self.beliefs.simulator.always == START:
+        if self.beliefs is not None and self.beliefs.simulator.keeps_starts:
             return words + (
                 "answers are left at g(y), since corrections made validation rows worse "
-                "(several x may give the same y); max_iterations= forces corrections"
+                "(several x may give the same y)"
             )
         if ratio > 1:
             words += (
@@ -132,8 +132,13 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
     if beliefs is not None:
         document["beliefs"] = {
             "corrections": writer.laws("corrections", beliefs.corrections),
-            "surrogate": beliefs.surrogate.weights.tolist(),
-            "simulator": beliefs.simulator.weights.tolist(),
+            **{
+                name: {"answer": odds.answer.tolist(), "open": odds.open.tolist()}
+                for name, odds in (
+                    ("surrogate", beliefs.surrogate),
+                    ("simulator", beliefs.simulator),
+                )
+            },
         }
         if beliefs.family is not None:
             document["beliefs"]["roughened"] = writer.laws("roughened", beliefs.family)
@@ -265,7 +270,7 @@ class _Reader:
             self._data(f"data.{place}", basis, family)
             for place, basis in enumerate(stated.get("data", []))
         )
-        odds = (Odds.of(stated[name]) for name in ("surrogate", "simulator"))
+        odds = (Odds.of(**stated[name]) for name in ("surrogate", "simulator"))
         return Beliefs(corrections, family, data, start, *odds)
 
     def _data(self, name: str, basis: int, family: Laws | None) -> DataLaws:

@@ -11,9 +11,10 @@ purpose, as a logistic function of
 - *misfit*: how far the start is from explaining the data at that noise, in deviations of
   chi-squared.
 
-What is fitted is the likelihood of the truths: each kind stands for a Gaussian about its answer
-that is as wide as it was off, so that a twentieth less error counts the same everywhere. That much
-is the price of any answer but the start, which costs runs; what bars are averaged by is without it.
+Two such functions are fitted. By the *answer* odds a row is answered: they are those under which
+answers are closest, errors in units of what the start errs by on rows alike, with a price for any
+answer but the start, which costs runs. By the *open* odds bars are averaged over what the data
+leave open: the truth is likeliest under them, each kind standing for a Gaussian about its answer.
 """
 
 from __future__ import annotations
@@ -22,22 +23,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 START, CORRECTION, FAMILY = range(3)
 # Log odds beyond which nothing that is seen changes a mind.
 CERTAIN = 1e3
-# Independent numbers in a row, by which the log of its error counts as evidence.
+# Independent numbers in a row, by which the mean over its components counts as evidence.
 INDEPENDENT = 16.0
-# Any other kind of answer than the start costs runs: by how much, in the log of the error, it must
-# be better.
-PRICE = 0.05
+# What another kind of answer than the start must lower the error by, in units of the usual one.
+PRICE = 0.02
+# Answers that are further off than this, in the same units, or in deviations of their bars, count
+# as no worse: one row is not the rule.
+WORST, FARTHEST = 10.0, 3.0
 # Before any row was seen, per kind: a constant, and what a unit of surprise and of misfit add.
 # Unexplained by the 99% limit, a correction; surprised by ten, the family.
 EXPECTED = ((0.0, 0.0, 0.0), (-5.0, 0.0, 4.0), (-3.5, 1.0, 0.0))
 # Rows whose likelihood the expectation weighs as much as.
 EXPECTED_ROWS = 8.0
+# How badly a start may explain a row.
+MISFITS = (3.0, 10.0, 100.0, 1e3, 1e4, 1e6)
 
 
 def misfit(over_noise: Float[Tensor, " B"], count: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
@@ -47,46 +52,51 @@ def misfit(over_noise: Float[Tensor, " B"], count: Float[Tensor, " B"]) -> Float
 
 @dataclass(frozen=True, eq=False)
 class Odds:
-    """Of the three kinds: logits are ``weights`` times (1, surprise, misfit), the latter two as
-    inverse hyperbolic sines.
+    """Of the three kinds: logits are weights times (1, surprise, misfit), the latter two as inverse
+    hyperbolic sines; ``answer`` for the choice of an answer, ``open`` for bars.
     """
 
-    weights: Float[Tensor, "3 kinds"]
+    answer: Float[Tensor, "3 kinds"]
+    open: Float[Tensor, "3 kinds"]
 
     @staticmethod
     def expected() -> Odds:
         """Where no row has been seen."""
-        return Odds.of(torch.tensor(EXPECTED).T.tolist())
+        weights = torch.tensor(EXPECTED, dtype=torch.float64).T.contiguous()
+        return Odds(weights, weights)
 
     @staticmethod
-    def of(weights: Any) -> Odds:
+    def of(answer: Any, open: Any) -> Odds:
         """Of plain numbers, as a file has them."""
-        found = torch.tensor(weights, dtype=torch.float64)
-        if found.shape != (3, 3) or not bool(found.isfinite().all()):
-            raise ValueError(f"odds must be 3 by 3 finite numbers; got {weights!r}")
-        return Odds(found)
+        found = [torch.tensor(part, dtype=torch.float64) for part in (answer, open)]
+        if any(part.shape != (3, 3) or not bool(part.isfinite().all()) for part in found):
+            raise ValueError(f"odds must be 3 by 3 finite numbers; got {answer!r} and {open!r}")
+        return Odds(*found)
 
     @staticmethod
     def only(kind: int) -> Odds:
         """Every row is of this kind."""
         weights = torch.zeros(3, 3, dtype=torch.float64)
         weights[0, kind] = CERTAIN
-        return Odds(weights)
+        return Odds(weights, weights)
 
     @property
-    def always(self) -> int | None:
-        """The kind of every row, if there is one."""
-        place = int(self.weights[0].argmax())
-        return place if torch.equal(self.weights, Odds.only(place).weights) else None
+    def keeps_starts(self) -> bool:
+        """Whether no row is given another answer, however little its start explains it."""
+        misfits = torch.tensor(MISFITS, dtype=torch.float64)
+        return not bool(self.kinds(torch.zeros_like(misfits), misfits).any())
 
-    def chances(
-        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"], *, priced: bool
+    def kinds(
+        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
+    ) -> Int[Tensor, " B"]:
+        """Of answers."""
+        return (features(surprise, misfit) @ self.answer.to(misfit.device)).argmax(1)
+
+    def left_open(
+        self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
     ) -> Float[Tensor, "B kinds"]:
-        """The probability of each kind to be the best one, at its price or whatever it costs."""
-        logits = features(surprise, misfit) @ self.weights.to(misfit.device)
-        if not priced:
-            logits[:, START] -= INDEPENDENT * PRICE
-        return torch.softmax(logits, 1)
+        """The probability of each kind, as far as two numbers tell."""
+        return torch.softmax(features(surprise, misfit) @ self.open.to(misfit.device), 1)
 
 
 def features(
@@ -101,13 +111,27 @@ def features(
 def fit_odds(
     surprise: Float[Tensor, " N"],
     misfit: Float[Tensor, " N"],
-    error: Float[Tensor, "N kinds"],
+    error: Float[Tensor, "kinds N n"],
+    std: Float[Tensor, "kinds N n"],
 ) -> Odds:
-    """The odds under which the truths are likeliest; ``error`` is that of each kind of answer."""
-    likelihood = -INDEPENDENT * error.clamp_min(torch.finfo(torch.float32).tiny).log()
-    likelihood[:, START] += INDEPENDENT * PRICE
-    start = Odds.expected().weights
+    """By the errors, without signs, and the bars of each kind of answer on rows of known truth."""
     phi = features(surprise, misfit)
+    tiny = torch.finfo(torch.float32).tiny
+    rms = error.square().mean(2).sqrt().T
+    log_start = rms[:, [START]].clamp_min(tiny).log()
+    usual = (phi @ torch.linalg.lstsq(phi, log_start).solution).exp()
+    closeness = -(rms / usual).clamp_max(WORST)
+    closeness[:, START] += PRICE
+    std = std.clamp_min(tiny)
+    density = -0.5 * (error / std).clamp_max(FARTHEST).square() - std.log()
+    return Odds(_fitted(phi, closeness), _fitted(phi, density.mean(2).T))
+
+
+def _fitted(
+    phi: Float[Tensor, "N 3"], likelihood: Float[Tensor, "N kinds"]
+) -> Float[Tensor, "3 kinds"]:
+    """Weights under which rows of these log likelihoods, a component, are likeliest."""
+    start = Odds.expected().answer
     weights = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
@@ -115,10 +139,10 @@ def fit_odds(
         optimiser.zero_grad()
         logits = torch.log_softmax(phi @ weights, 1)
         far = 0.5 * EXPECTED_ROWS * (weights - start).square().mean()
-        value = far - torch.logsumexp(logits + likelihood, 1).sum()
+        value = far - torch.logsumexp(logits + INDEPENDENT * likelihood, 1).sum()
         value.backward()
         return value
 
     with torch.enable_grad():
         optimiser.step(loss)
-    return Odds(weights.detach())
+    return weights.detach()

@@ -109,8 +109,7 @@ class LawBars(RowData):
             _, open_ = family.std(mine.family_shape, mine.family_size, mine.seen)
             open_ = family.factor * mine.noise[:, None] * open_
             share = torch.where(mine.kind == FAMILY, 0.0, mine.family)[:, None]
-            wider = ((1 - share) * std[rows].square() + share * open_.square()).sqrt()
-            std[rows] = torch.maximum(std[rows], wider)
+            std[rows] = ((1 - share) * std[rows].square() + share * open_.square()).sqrt()
         return std
 
     def _posterior(self, laws: Laws) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:

@@ -164,8 +164,9 @@ class _Trial:
         return found
 
     def odds(self) -> Odds:
-        """Under which the truths are likeliest."""
-        return fit_odds(self.surprise, self.misfit, self.errors.square().mean(2).sqrt().T)
+        """Under which answers are closest, and the truths likeliest."""
+        std = self.std * self.factors()[:, None, None]
+        return fit_odds(self.surprise, self.misfit, self.errors, std)
 
 
 def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:

@@ -130,12 +130,10 @@ class Posterior(Descent[Believed]):
         count = model.objective.count.double().expand(len(whitened))
         over_noise = whitened / count.sqrt() / seen.noise
         wrong = misfit(over_noise, count)
-        chances, priced = (
-            self.odds.chances(seen.gain, wrong, priced=at_price) for at_price in (False, True)
-        )
+        kind, chances = (ask(seen.gain, wrong) for ask in (self.odds.kinds, self.odds.left_open))
         if self.beliefs.family is None:
-            chances[:, FAMILY] = priced[:, FAMILY] = 0.0
-        kind = priced.argmax(1)
+            kind = torch.where(kind == FAMILY, CORRECTION, kind)
+            chances[:, FAMILY] = 0.0
         zero, few = torch.zeros_like(over_noise), point.x.shape[1] <= COMPLETE
         own = torch.where(kind == CORRECTION, chances[:, CORRECTION], chances[:, START])
         family = torch.where(kind == FAMILY, 1.0, chances[:, FAMILY] / (own + chances[:, FAMILY]))
@@ -295,7 +293,9 @@ class Posterior(Descent[Believed]):
             law = state.family_shape, state.family_size
             chosen = fitted(laws, quadratics, *law, **stated)
         else:
-            mass = laws.log_mass(low, high) if complete and box is not None else None
+            # About the family bounds are no news: its rows lie within them.
+            bounded = complete and box is not None and kind != FAMILY
+            mass = laws.log_mass(low, high) if bounded else None
             precision = self._precision(model, point)
             chosen = choose(
                 laws, quadratics, precision=precision, complete=complete, mass=mass, **stated
