@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from tests.study.synthetic import Sizes, write_study
 
 import deceptron as dc
 from deceptron.report import report_study
 from deceptron.view import write_page
 from tests.browser import Browser, browser
-from tests.study.synthetic import Sizes, write_study
 
 PROBLEM, ROWS = "navier-stokes-2d", 12
 SITE = (
