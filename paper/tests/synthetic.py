@@ -1,6 +1,6 @@
 """A study folder with plausible numbers and no solver behind them, for tests of what reads it.
 
-``python -m tests.study.synthetic FOLDER`` writes one to look at.
+``python -m paper.tests.synthetic FOLDER`` writes one to look at.
 """
 
 from __future__ import annotations

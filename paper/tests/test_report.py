@@ -1,4 +1,4 @@
-"""``deceptron report``: a folder and a page that stand alone, and sentences for bad folders."""
+"""The command ``report``: a folder and a page that stand alone, and sentences for bad folders."""
 
 from __future__ import annotations
 

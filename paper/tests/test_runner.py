@@ -201,12 +201,12 @@ def test_a_cell_that_fails_is_recorded_and_tried_again(tmp_path, monkeypatch):
 def test_a_study_in_which_cells_fail_does_not_exit_with_zero(tmp_path, monkeypatch, capsys):
     """A disk that is full as soon as a table is written."""
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     file = tmp_path / "small.toml"
     file.write_text(FILE.replace('"standard", "paper"', '"standard"').replace("smoke", "skip"))
-    monkeypatch.setattr("deceptron_paper.study.folder.write_table", full)
+    monkeypatch.setattr("deceptron_paper.study.tables.pq.write_table", full)
     monkeypatch.setattr(
         "deceptron.core.processes.LocalProcesses", lambda _: nullcontext(InProcess())
     )

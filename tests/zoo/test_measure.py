@@ -5,7 +5,8 @@ import torch
 
 import deceptron as dc
 from benchmarks.quality import assess
-from deceptron.study import measure, run_demo
+from deceptron.demo import run_demo
+from deceptron.measure import measure
 
 
 @pytest.fixture(scope="module")

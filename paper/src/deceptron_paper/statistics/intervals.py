@@ -7,17 +7,17 @@ models looks at the seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy import stats
 
 from deceptron import ConfigError
 
 RESAMPLES = 2000
 LEVEL = 0.95
-ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,7 @@ def mean_interval(values: ArrayLike, *, resamples: int = RESAMPLES) -> Interval:
         return Interval(value, np.nan, np.nan, count)
     if np.ptp(sample) == 0:
         return Interval(value, value, value, count)
-    means = _shares(count, resamples, 0) @ sample
-    # Bias: where the estimate lies among the resampled ones, ties counted half.
-    below = 0.5 * ((means < value).mean() + (means <= value).mean())
-    bias = ndtri(np.clip(below, 1 / (resamples + 1), resamples / (resamples + 1)))
-    # Acceleration of a mean: its jackknife values differ from it by -(x - mean) / (n - 1).
-    pull = sample - value
-    acceleration = (pull**3).sum() / (6 * (pull**2).sum() ** 1.5)
-    tails = ndtri(ENDS)
-    shifted = bias + (bias + tails) / (1 - acceleration * (bias + tails))
-    low, high = np.quantile(means, ndtr(shifted))
-    return Interval(value, float(low), float(high), count)
+    return Interval(value, *_ends((sample,), np.mean, resamples, "BCa"), count)
 
 
 def rate_interval(outcomes: ArrayLike) -> Interval:
@@ -67,13 +57,9 @@ def rate_interval(outcomes: ArrayLike) -> Interval:
         return Interval(np.nan, np.nan, np.nan, 0)
     value = float(sample.mean())
     if value in (0.0, 1.0):
-        certain = ENDS[0] ** (1 / count)
-        low, high = (certain, 1.0) if value else (0.0, 1 - certain)
-        return Interval(value, low, high, count)
-    # Resampling outcomes with replacement draws a binomial number of successes.
-    rates = np.random.default_rng(0).binomial(count, value, RESAMPLES) / count
-    low, high = np.quantile(rates, ENDS)
-    return Interval(value, float(low), float(high), count)
+        exact = stats.binomtest(int(sample.sum()), count).proportion_ci(LEVEL, method="exact")
+        return Interval(value, float(exact.low), float(exact.high), count)
+    return Interval(value, *_ends((sample,), np.mean, RESAMPLES, "percentile"), count)
 
 
 def ratio_interval(
@@ -93,32 +79,43 @@ def ratio_interval(
     if not len(first) == len(second) == len(kinds):
         lengths = f"{len(first)}, {len(second)} and {len(kinds)}"
         raise ConfigError(f"a, b and groups must have one length; got {lengths}")
-    both = ~(np.isnan(first) | np.isnan(second))
-    pairs, kinds = np.stack([first, second], axis=1)[both], kinds[both]
+    pairs = pd.DataFrame({"a": first, "b": second, "kind": kinds}).dropna(ignore_index=True)
     count = len(pairs)
     if count == 0:
         return Interval(np.nan, np.nan, np.nan, 0)
+    first, second = pairs["a"].to_numpy(), pairs["b"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(np.divide(*pairs.sum(0)))
+        value = float(first.sum() / second.sum())
         if count < 2 or not np.isfinite(value):
             return Interval(value, np.nan, np.nan, count)
-        sums = np.zeros((resamples, 2))
-        for number, kind in enumerate(np.unique(kinds)):
-            own = pairs[kinds == kind]
-            sums += len(own) * (_shares(len(own), resamples, number) @ own)
-        ratios = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(ratios, ENDS)
-    return Interval(value, float(low), float(high), count)
+        places = [part.index.to_numpy() for _, part in pairs.groupby("kind")]
+        # An instance that is alone in its group is in every resample.
+        alone = np.concatenate([[], *(rows for rows in places if len(rows) == 1)]).astype(int)
+        several = [rows for rows in places if len(rows) > 1]
+        fixed = first[alone].sum(), second[alone].sum()
 
+        def ratio(*rows: NDArray[Any], axis: int) -> Any:
+            drawn = np.concatenate(rows, axis=axis).astype(int)
+            return (first[drawn].sum(axis) + fixed[0]) / (second[drawn].sum(axis) + fixed[1])
 
-@lru_cache(maxsize=8)
-def _shares(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
-    """How much of each resample each instance makes up; samples of one size share them."""
-    even = np.full(count, 1 / count)
-    return np.random.default_rng(seed).multinomial(count, even, size=resamples) / count
+        low, high = _ends(several, ratio, resamples, "percentile") if several else (value, value)
+    return Interval(value, low, high, count)
 
 
 def without_nan(values: ArrayLike) -> NDArray[np.float64]:
     """The values as one axis; infinite ones stay."""
     sample = np.asarray(values, dtype=np.float64).ravel()
     return sample[~np.isnan(sample)]
+
+
+def _ends(data: Any, statistic: Any, resamples: int, method: Any) -> tuple[float, float]:
+    found = stats.bootstrap(
+        data,
+        statistic,
+        n_resamples=resamples,
+        confidence_level=LEVEL,
+        vectorized=True,
+        method=method,
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(found.low), float(found.high)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deceptron_paper.statistics.comparison import moments
 from deceptron_paper.statistics.intervals import without_nan
 from deceptron_paper.statistics.success import GOOD_BASIN
 
@@ -27,9 +26,8 @@ def bundle_width(residuals: ArrayLike) -> NDArray[np.float64]:
     paths = np.asarray(residuals, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(paths / paths[:, :1])
-    count, _, square = moments(np.where(np.isfinite(logs), logs, np.nan))
-    width = np.sqrt(square / np.maximum(count - 1, 1))
-    return np.where((count >= SUPPORT * len(paths)) & (count > 1), width, np.nan)
+    known = pd.DataFrame(np.where(np.isfinite(logs), logs, np.nan))
+    return known.std().where(known.count() >= SUPPORT * len(paths)).to_numpy()
 
 
 def coefficient_of_variation(values: ArrayLike) -> float:
@@ -42,5 +40,5 @@ def coefficient_of_variation(values: ArrayLike) -> float:
 
 def basin_occupancy(rmse: ArrayLike) -> NDArray[np.bool_]:
     """Whether each trial's RMSE was ever in the good basin; its mean is the occupancy."""
-    paths = np.asarray(rmse, dtype=np.float64)
-    return np.where(np.isnan(paths), np.inf, paths).min(axis=1) < GOOD_BASIN
+    paths = pd.DataFrame(np.asarray(rmse, dtype=np.float64))
+    return (paths.min(axis=1) < GOOD_BASIN).to_numpy()
