@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -41,7 +42,7 @@ class Errors:
         """Of the paired test of success."""
         return Probability(paired_difference(*self.successes).p)
 
-    @property
+    @cached_property
     def paired(self) -> Paired:
         """Error with minus without."""
         return paired_difference(self.jcp, self.plain)
