@@ -72,3 +72,12 @@ def test_one_sentence(arguments, words, tmp_path, monkeypatch, capsys):
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_interruption_is_a_sentence(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deceptron_paper.study.run_study", interrupted)
+    assert run(monkeypatch, "study", "--quick") == 130
+    assert capsys.readouterr().err == "interrupted: run it again to continue\n"

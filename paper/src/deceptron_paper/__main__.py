@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import sys
 import textwrap
@@ -115,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Parse, call, print."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
     parser = _parser()
     asked = parser.parse_args()
     if asked.do is study:
@@ -130,6 +134,9 @@ def main() -> None:
     except DeceptronError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted: run it again to continue", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":
