@@ -9,10 +9,10 @@ STAMP := $(VENV)/.installed
 test: lint types imports unit
 
 # torch goes first and pinned: resolving it as someone's dependency may pull a CUDA build.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml paper/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,zarr,jax,umbridge,examples]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hdf5,tensorboard,zarr,jax,umbridge,examples]' -e ./paper
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -65,4 +65,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info docs/gallery demo.png
+	rm -rf $(VENV) build dist src/*.egg-info paper/src/*.egg-info docs/gallery demo.png

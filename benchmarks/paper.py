@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 import deceptron as dc
-import deceptron.report
+import deceptron_paper.report
 from benchmarks.common import RESULTS, publish, show
 from benchmarks.winograd import fewer_products
 from deceptron.train import recipe
@@ -384,7 +384,7 @@ def published(name: str) -> Iterator[dict[str, object]]:
 
 def published_times(name: str) -> dict[str, float]:
     """Ratios of the seconds in the paper's Table 2, where it has them."""
-    with open(Path(deceptron.report.__file__).parent / "published.csv", newline="") as file:
+    with open(Path(deceptron_paper.report.__file__).parent / "published.csv", newline="") as file:
         seconds = {
             row["method"]: float(row["value"])
             for row in csv.DictReader(file)

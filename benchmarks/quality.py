@@ -8,9 +8,8 @@ from torch import Generator
 
 from deceptron.geometry import rjcp
 from deceptron.maps import Deceptron
+from deceptron.measure import Measurement, linear_estimate, measure, surrogate_error
 from deceptron.problems import Dataset, Problem
-from deceptron.study import Measurement, measure
-from deceptron.study.models import linear_estimate, surrogate_error
 
 
 @dataclass(frozen=True)

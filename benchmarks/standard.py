@@ -25,8 +25,7 @@ RUNS = Path(__file__).parent.parent / "runs" / "standard"
 # Files of the package that decide what ``assess`` finds for given weights.
 ASSESSING = (
     *(f"{room}/**/*.py" for room in ("core", "problems", "maps", "geometry", "solve")),
-    "study/measure.py",
-    "study/models.py",
+    "measure.py",
 )
 # One-shot RMSE to be reached; None: no worse than wiener.
 TARGETS = {

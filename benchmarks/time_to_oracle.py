@@ -19,11 +19,11 @@ from torch import Tensor
 
 import deceptron as dc
 from benchmarks.common import publish
+from deceptron.measure import simulate
 from deceptron.solve.snapshot import Snapshot
-from deceptron.study.entries import PROBLEMS
-from deceptron.study.measure import simulate
-from deceptron.study.methods import method_entry
-from deceptron.study.solving import FAMILIES
+from deceptron_paper.study.entries import PROBLEMS
+from deceptron_paper.study.methods import method_entry
+from deceptron_paper.study.solving import FAMILIES
 
 OURS, COLD = "guarded-true", ("gn-cold", "lm-cold", "l-bfgs-cold")
 SETS = ("test", "shifted")

@@ -21,10 +21,10 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 import deceptron as dc
-from deceptron.report import report_study
 from deceptron.view import write_page
+from deceptron_paper.report import report_study
+from paper.tests.synthetic import Sizes, write_study
 from tests.browser import Browser, browser
-from tests.study.synthetic import Sizes, write_study
 
 PROBLEM, ROWS = "navier-stokes-2d", 12
 SITE = (
@@ -67,7 +67,7 @@ def pages(site: Path | None, folder: Path, report: Path | None) -> dict[str, Pat
     if report is None:
         write_study(folder / "study", STUDY)
         report = report_study(folder / "study").page.parent
-    found["deceptron report"] = report / "index.html"
+    found["report"] = report / "index.html"
     found["notebook"] = folder / "notebook.html"
     assert solution.trust is not None
     tables = [value._repr_html_() for value in (solution, solution.trust, pair, problem)]
@@ -87,7 +87,7 @@ def shots(found: dict[str, Path]) -> Iterator[Shot]:
             yield Shot(name, page, WIDE, "dark")
             yield Shot(name, page, NARROW, "light")
             yield Shot(name, page, NARROW, "dark")
-    yield Shot("deceptron report", found["deceptron report"], WIDE, "light", "figures")
+    yield Shot("report", found["report"], WIDE, "light", "figures")
 
 
 def take(window: Browser, shot: Shot) -> Image.Image:

@@ -29,7 +29,7 @@ import torch
 import zarr
 
 import deceptron as dc
-from deceptron.study import read
+from deceptron_paper.study import read
 
 STUDY = """\
 name = "small"
@@ -77,10 +77,10 @@ def main() -> None:
 
 
 def trials(folder: Path, chunk_rows: int, only: str) -> Iterator[Trial]:
-    solve = ["solve", "heat-1d", str(folder / "y.zarr"), "--workers", "2"]
+    solve = ["deceptron.cli", "solve", "heat-1d", str(folder / "y.zarr"), "--workers", "2"]
     solve += ["--chunk-rows", str(chunk_rows), "--method", "d-ipg", "--max-iterations", "10"]
     ray = [*solve, "--engine", "ray"]
-    study = ["study", str(folder / "small.toml"), "--workers", "2", "--out"]
+    study = ["deceptron_paper", "study", str(folder / "small.toml"), "--workers", "2", "--out"]
     for trial in (
         Trial("solve, a worker", [*solve, "-o"], a_worker, store),
         Trial("solve, the driver", [*solve, "-o"], the_driver, store),
@@ -128,7 +128,7 @@ def is_over(out: Path) -> bool:
 
 
 def start(trial: Trial, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "deceptron.cli", *trial.command, str(out)]
+    command = [sys.executable, "-m", *trial.command, str(out)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet)  # type: ignore[call-overload]
 

@@ -15,7 +15,7 @@ import deceptron as dc
 from benchmarks.quality import Quality, assess
 from benchmarks.standard import INSTANCES, trained
 from deceptron.maps import Wiener
-from deceptron.study import Measurement, measure
+from deceptron.measure import Measurement, measure
 from deceptron.train import calibrate
 from deceptron.train.calibration import calibrate_trust
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import deceptron as dc
 from benchmarks.standard import RUNS as STANDARD
 from benchmarks.standard import SEEDS
-from deceptron.core.work import engine
 from deceptron.train import recipe
+from deceptron.work import engine
 
 MODELS = Path(__file__).parent.parent / "runs" / "models"
 REDUCED = MODELS / "paper-reduced"

@@ -93,6 +93,8 @@ class _Package(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
+        if name in ("study", "report"):
+            raise AttributeError(f"dc.{name} is deceptron_paper.{name} now: pip install ./paper")
         if name not in _ROOM_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{__name__}.{_ROOM_OF[name]}"), name)

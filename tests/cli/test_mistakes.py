@@ -12,7 +12,6 @@ import pytest
 
 import deceptron as dc
 from tests.cli.command import run
-from tests.study.synthetic import Sizes, write_study
 
 
 @pytest.fixture
@@ -59,12 +58,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("problems", "heat-1d", "--show", "folder.png"), "it is a folder"),
         (("train", "heat-1d", "--preset", "smoke", "--out", "CLOSED/run"), "cannot write"),
         (("train", "heat-1d", "--preset", "smoke", "--out", "file"), "cannot write"),
-        (("study", "--quick", "--problems", "heat-1d", "--out", "CLOSED/s"), "cannot write"),
-        (("study", "--quick", "--engine", "cloud", "--out", "s"), "unknown engine 'cloud'"),
-        (("report", "STUDY", "--out", "CLOSED/r"), "cannot write"),
-        (("report", "STUDY", "--out", "file/r"), "cannot write"),
-        (("report", "STUDY", "--out", "file"), "must be a folder"),
-        (("report", "file"), "not a study folder"),
     ],
 )
 def test_one_sentence(
@@ -75,10 +68,7 @@ def test_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if "STUDY" in arguments:
-        sizes = Sizes(instances=2, problems=("allen-cahn-2d",), sets=("test",), seeds=(7,))
-        write_study(place / "study", sizes)
-    given = [word.replace("CLOSED", str(closed)).replace("STUDY", "study") for word in arguments]
+    given = [word.replace("CLOSED", str(closed)) for word in arguments]
     before = sorted(entry.name for entry in place.iterdir())
     assert run(monkeypatch, *given) == 2
     captured = capsys.readouterr()

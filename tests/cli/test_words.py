@@ -1,5 +1,6 @@
 """What the command line says: help, versions, tables and advice, wherever it is read."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import deceptron as dc
 from deceptron.cli import printing
 from tests.cli.command import run
 
-COMMANDS = ("problems", "demo", "train", "solve", "view", "study", "report")
+COMMANDS = ("problems", "demo", "train", "solve", "view")
 HEADS = ("method", "true residual / noise", "words")
 ROWS = [("guarded-true", "1.02", "an answer that the data ask for")]
 
@@ -53,9 +54,18 @@ def test_help_imports_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
-def test_a_study_without_a_name_says_how(monkeypatch, capsys):
-    assert run(monkeypatch, "study") == 2
-    assert "`deceptron study quick`" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["study", "report"])
+def test_what_moved_out_says_where_it_went(name, monkeypatch, capsys):
+    assert run(monkeypatch, name, "--quick") == 2
+    error = capsys.readouterr().err
+    assert f"`python -m deceptron_paper {name}`" in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    with pytest.raises(AttributeError, match=f"deceptron_paper.{name}"):
+        getattr(dc, name)
+    for module in (name, f"{name}.records"):
+        with pytest.raises(ImportError, match=f"deceptron_paper.{name}"):
+            importlib.import_module(f"deceptron.{module}")
 
 
 def test_a_pipe_gets_columns_and_no_control_codes(monkeypatch, capsys):

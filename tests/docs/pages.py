@@ -11,6 +11,8 @@ DOCS = ROOT / "docs"
 FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>\S*).*\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*$", re.M
 )
+# A page that is another one, kept elsewhere.
+INCLUDE = re.compile(r"^```\{include\} (?P<path>\S+)$", re.M)
 # A line right above a block, in italics: the block does not run, and why.
 NOT_RUN = re.compile(r"^\*Not run by the tests\b[^:]*: (?P<reason>.+)\*$")
 
@@ -26,10 +28,11 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """README, CONTRIBUTING and everything under docs that a person wrote or a report left there."""
+    """README, CONTRIBUTING, and what a person wrote or a report left in docs and in paper."""
     made = DOCS / "gallery"
     found = [path for path in sorted(DOCS.rglob("*.md")) if made not in path.parents]
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *found]
+    paper = [ROOT / "paper" / "README.md", *sorted((ROOT / "paper" / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *found, *paper]
 
 
 def guide_pages() -> list[Path]:
@@ -67,8 +70,12 @@ def prose(text: str) -> str:
     return re.sub(r"\]\([^)]*\)", "]", text)
 
 
-def anchors(text: str) -> set[str]:
+def anchors(page: Path) -> set[str]:
     """What a link may name after #, as GitHub and the site make it from headings."""
+    text = page.read_text()
+    included = INCLUDE.search(text)
+    if included is not None and text.startswith(included[0]):
+        return anchors((page.parent / included["path"]).resolve())
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), flags=re.M)
     plain = (re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings)
     return {heading.replace(" ", "-") for heading in plain}

@@ -9,29 +9,29 @@ from typing import Any
 
 import pytest
 
-import deceptron
 from tests.docs.pages import FENCE, ROOT, name, pages
 
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"(?:[\w.-]+/)+[\w.*-]+\.(?:py|json|csv|jinja|md|toml)")
 MODULE = re.compile(r"python -m ((?:benchmarks|tools)(?:[. ][a-z_]\w*)?)")
-NAME = re.compile(r"(?<![\w.])(?:dc|deceptron)((?:\.[A-Za-z_]\w*)+)")
+NAME = re.compile(r"(?<![\w.])(dc|deceptron|deceptron_paper)((?:\.[A-Za-z_]\w*)+)")
 # Made by the reader, or by a run.
 FOREIGN = re.compile(r"^(?:runs|cells|models|build|x\.zarr|out|checkpoints)/|\bNAME\b")
-PLACES = (ROOT, ROOT / "src" / "deceptron", ROOT / "docs")
+PLACES = (ROOT, *(ROOT / p for p in ("src/deceptron", "paper/src/deceptron_paper", "docs")))
 
 
 def is_there(path: str) -> bool:
     return bool(FOREIGN.search(path)) or any(any(place.glob(path)) for place in PLACES)
 
 
-def resolves(dotted: str) -> bool:
+def resolves(root: str, dotted: str) -> bool:
     """As an attribute, or as a module that is found without running it."""
-    value: Any = deceptron
+    package = root if root == "deceptron_paper" else "deceptron"
+    value: Any = importlib.import_module(package)
     parts = dotted.strip(".").split(".")
     for count, part in enumerate(parts, start=1):
         if not hasattr(value, part):
-            where = ".".join(("deceptron", *parts[:count]))
+            where = ".".join((package, *parts[:count]))
             try:
                 if importlib.util.find_spec(where) is None:
                     return False
@@ -52,7 +52,9 @@ def absent(text: str) -> list[str]:
             file = module.replace(".", "/").replace(" ", "/")
             if not ((ROOT / f"{file}.py").is_file() or (ROOT / file / "__init__.py").is_file()):
                 found.append(code)
-        found += [f"dc{dotted}" for dotted in NAME.findall(code) if not resolves(dotted)]
+        found += [
+            root + dotted for root, dotted in NAME.findall(code) if not resolves(root, dotted)
+        ]
     return found
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import deceptron as dc
+from deceptron.demo import run_demo
 from deceptron.plot import plot_problem
 from deceptron.problems.heat import ModeFamily
-from deceptron.study import run_demo
 from tests.problems.small import NAMES, draw, generator, small
 
 

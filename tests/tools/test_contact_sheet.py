@@ -24,7 +24,7 @@ def test_every_picture_is_on_the_sheet_whole():
 
 
 def test_what_the_library_writes_is_seen_wide_and_narrow_light_and_dark():
-    names = ("index", "howto/pictures", "deceptron view", "deceptron report", "notebook")
+    names = ("index", "howto/pictures", "deceptron view", "report", "notebook")
     taken = [shot for shot in shots({name: Path(name) for name in names}) if not shot.part]
     ways = {name: {(s.width, s.scheme) for s in taken if s.name == name} for name in names}
     every = {(width, scheme) for width in (WIDE, NARROW) for scheme in ("light", "dark")}

@@ -13,9 +13,7 @@ import typer
 from deceptron.cli.demo import demo
 from deceptron.cli.helping import Command, Group
 from deceptron.cli.problems import problems
-from deceptron.cli.report import report
 from deceptron.cli.solve import solve
-from deceptron.cli.study import study
 from deceptron.cli.train import train
 from deceptron.cli.view import view
 
@@ -35,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (problems, demo, train, solve, view, study, report):
+for _command in (problems, demo, train, solve, view):
     # Their first line whole; typer would cut it.
     app.command(cls=Command, short_help=str(_command.__doc__).partition("\n")[0])(_command)
 
@@ -63,6 +61,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a log in ASCII gets question marks
+    if (name := "".join(sys.argv[1:2])) in ("study", "report"):
+        _fail(f"`deceptron {name}` is `python -m deceptron_paper {name}` now: pip install ./paper")
     try:
         app(_default_simulator(sys.argv[1:]), prog_name="deceptron")
     except OSError as error:

@@ -25,9 +25,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the instances.")] = 2026,
 ) -> None:
     """Solve fresh instances of some problems with the pairs that ship, and draw the answers."""
+    from deceptron.demo import run_demo
     from deceptron.plot.files import check_picture_path, write_figure
     from deceptron.plot.reconstructions import Example, plot_reconstructions
-    from deceptron.study import run_demo
 
     check_picture_path(output)
     examples = []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deceptron.cli.options import shape
 from deceptron.cli.printing import say, table
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def problems(
 def _list(found: list[Problem]) -> None:
     heads = ("name", "equation", "latent", "observation", "noise", "paper")
     rows = [
-        (p.name, p.equation, shape(p.x_shape), shape(p.y_shape), _noise(p.noise_std), p.paper)
+        (p.name, p.equation, _shape(p.x_shape), _shape(p.y_shape), _noise(p.noise_std), p.paper)
         for p in found
     ]
     table("", heads, rows, prose=("equation", "paper"))
@@ -61,7 +60,7 @@ def _describe(problem: Problem) -> None:
 
     say(f"{problem.name}: {problem.equation}")
     say(f"paper: {problem.paper}")
-    say(f"latent {shape(problem.x_shape)}, observation {shape(problem.y_shape)}")
+    say(f"latent {_shape(problem.x_shape)}, observation {_shape(problem.y_shape)}")
     rows = [
         (entry.name, _value(getattr(problem, entry.name)))
         for entry in fields(problem)
@@ -77,7 +76,11 @@ def _describe(problem: Problem) -> None:
 
 def _value(value: Any) -> str:
     extents = getattr(value, "shape", None)
-    return str(value) if extents is None else f"tensor {shape(tuple(extents))}"
+    return str(value) if extents is None else f"tensor {_shape(tuple(extents))}"
+
+
+def _shape(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))
 
 
 def _noise(value: Any) -> str:

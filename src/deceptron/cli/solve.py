@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deceptron.cli.options import ADDRESS, ENGINE
 from deceptron.cli.printing import say
 
 if TYPE_CHECKING:
@@ -53,14 +52,16 @@ def solve(
     chunk_rows: Annotated[
         int | None, typer.Option(help="Rows in memory at a time.  [default: a mebibyte of y]")
     ] = None,
-    engine: Annotated[str, typer.Option(help=ENGINE)] = "local",
+    engine: Annotated[
+        str, typer.Option(help="Where to run: local (processes on this machine) or ray.")
+    ] = "local",
     workers: Annotated[
         int | None,
         typer.Option(
             help="Processes, of one thread each.  [default: 1; with Ray, the whole cluster]"
         ),
     ] = None,
-    address: Annotated[str | None, typer.Option(help=ADDRESS)] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing result.")] = False,
     simulator: Annotated[
         str | None,

@@ -1,0 +1,3 @@
+"""Moved out of the library."""
+
+raise ImportError("deceptron.report is deceptron_paper.report now: pip install ./paper")
