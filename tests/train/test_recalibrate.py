@@ -8,7 +8,7 @@ import torch
 
 import deceptron as dc
 from deceptron.geometry import fit_trust
-from deceptron.train import tables
+from deceptron.train.beliefs import LARGEST_DENSE
 
 GRID = 40
 
@@ -16,7 +16,7 @@ GRID = 40
 @pytest.fixture(scope="module")
 def recalibrated():
     """1600 unknowns: beyond what dense tables are made for."""
-    assert GRID**2 > tables.LARGEST_DENSE
+    assert GRID**2 > LARGEST_DENSE
     problem = dc.problems.get("advection-diffusion-2d", grid=GRID)
     told = []
 
@@ -51,8 +51,8 @@ def test_fresh_data_are_trusted_and_covered(recalibrated):
 
 def test_corrections_are_there_and_help_off_the_family(recalibrated):
     problem, _, pair, _ = recalibrated
-    corrections = pair.calibration.corrections
-    assert corrections.log_variances.shape[2] == GRID**2
+    corrections = pair.calibration.beliefs.corrections
+    assert corrections.tables.log_variances.shape[2] == GRID**2
     rough = problem.sample(24, generator=torch.Generator().manual_seed(0), family="shifted")
     y = problem.add_noise(problem.simulate(rough), generator=torch.Generator().manual_seed(1))
     errors = [
@@ -64,7 +64,7 @@ def test_corrections_are_there_and_help_off_the_family(recalibrated):
 
 def test_the_pair_that_was_given_stays_as_it_is(recalibrated, tmp_path):
     _, before, after, _ = recalibrated
-    assert before.calibration.corrections is None
+    assert before.calibration.beliefs is None
     assert after.g is before.g
     loaded = dc.load(dc.save(after, tmp_path / "pair"))
     assert loaded.calibration.trust == after.calibration.trust
@@ -74,8 +74,8 @@ def test_the_pair_that_was_given_stays_as_it_is(recalibrated, tmp_path):
 def test_somebody_who_listens_hears_how_far_it_is(recalibrated):
     told = recalibrated[3]
     whats = [what for what, _ in told]
-    assert list(dict.fromkeys(whats)) == ["simulations", "error bars", "tables", "corrections"]
-    shares = [share for what, share in told if what == "tables"]
+    assert list(dict.fromkeys(whats)) == ["simulations", "error bars", "laws"]
+    shares = [share for what, share in told if what == "laws"]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
