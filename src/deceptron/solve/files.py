@@ -11,22 +11,23 @@ import io
 import json
 import math
 import os
-import shutil
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from deceptron.core.errors import ConfigError, DeceptronError, ShapeError
-from deceptron.core.files import as_path, cannot_write, replacing
+from deceptron.core.files import as_path, replacing
 from deceptron.solve.text import read_table
 
 Array = npt.NDArray[Any]
+# The names of the arrays of a file, and what opens one of them.
+Found: TypeAlias = tuple[list[str], Callable[[str], Any]]
 SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".zarr", ".nc", ".csv")
 HDF5 = (".h5", ".hdf5")
 _HEADER = 10_000  # bytes; numpy's own limit, which it checks after it has read them
@@ -48,12 +49,9 @@ class Source:
     @contextmanager
     def opened(self) -> Iterator[Rows]:
         """The rows; errors of the file name it."""
-        suffix = check_suffix("observations", self.path)
-        if not (self.path.is_dir() if suffix == ".zarr" else self.path.is_file()):
-            raise ConfigError(f"observations: there is no file {self.path}")
-        with ExitStack() as stack:
+        with _opened(self.path, "observations", SUFFIXES) as (names, look):
             with _reading(self.path):
-                rows = _OPEN[suffix](self, stack)
+                rows = Rows(self.path, look(_pick(self, sorted(names))))
                 _check_rows(self.path, rows)
             yield rows
 
@@ -63,30 +61,17 @@ class Source:
 
         Every worker would have to read it up to its rows otherwise.
         """
-        suffix = self.path.suffix.lower()
-        if suffix not in (".npz", ".csv"):
+        if self.path.suffix.lower() not in (".npz", ".csv"):
             return self
         plain = replace(self, path=folder / "observations.npy")
-        if suffix == ".csv":
-            with _reading(self.path):
-                table = read_table(self.path)
-            with replacing(plain.path) as temporary, open(temporary, "wb") as target:
-                np.save(target, table)
-            return plain
-        with ExitStack() as stack, _reading(self.path):
-            archive = stack.enter_context(zipfile.ZipFile(self.path))
-            member = _member(self, archive)
-            if member.compress_type == zipfile.ZIP_STORED:
+        with self.opened() as rows:
+            if isinstance(rows.array, np.memmap):
                 return self
-            content = stack.enter_context(archive.open(member))
-            shape, dtype, offset = _npy_header(content)
-            size = offset + math.prod(shape) * dtype.itemsize
-            if not plain.path.is_file() or plain.path.stat().st_size != size:
-                if shutil.disk_usage(folder).free < size:
-                    raise cannot_write(plain.path, f"it needs {size / 2**30:.1f} GiB")
-                content.seek(0)
+            if not plain.path.is_file():
+                step = max(1, _PIECE // rows.dtype.itemsize // math.prod(rows.shape[1:]))
+                pieces = (rows[k : k + step] for k in range(0, rows.shape[0], step))
                 with replacing(plain.path) as temporary, open(temporary, "wb") as target:
-                    shutil.copyfileobj(content, target, _PIECE)
+                    write_npy(target, rows.shape, rows.dtype, pieces)
         return plain
 
 
@@ -96,7 +81,6 @@ class Rows:
 
     path: Path
     array: Any
-    row: str = "row"  # what its first dimension is called
     what: str = "observations"
 
     @property
@@ -108,6 +92,15 @@ class Rows:
     def dtype(self) -> Any:
         """Of the numbers."""
         return self.array.dtype
+
+    @property
+    def row(self) -> str:
+        """What the first dimension is called, by xarray or in a store."""
+        names = getattr(self.array, "dims", None)
+        if hasattr(self.array, "metadata"):
+            noted = self.array.attrs.get("_ARRAY_DIMENSIONS")
+            names = getattr(self.array.metadata, "dimension_names", None) or noted
+        return str(names[0]) if names and names[0] else "row"
 
     def __getitem__(self, rows: slice) -> Array:
         with _reading(self.path, self.what):
@@ -138,24 +131,30 @@ def library(name: str, extra: str) -> Any:
 @contextmanager
 def arrays(path: Path, names: Collection[str], *, what: str) -> Iterator[dict[str, Rows]]:
     """Those arrays of a file that have one of the names; ``what`` is the file in errors."""
-    suffix = check_suffix(what, path, (".zarr", ".npz", *HDF5))
+    with _opened(path, what, (".zarr", ".npz", *HDF5)) as (there, look):
+        with _reading(path, what):
+            found = {name: Rows(path, look(name), what) for name in names if name in there}
+        yield found
+
+
+def write_npy(file: IO[bytes], shape: Any, dtype: np.dtype[Any], pieces: Iterable[Array]) -> None:
+    """An array of NumPy's, a piece of its rows at a time."""
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": tuple(shape)}
+    np.lib.format.write_array_header_1_0(file, header)
+    for piece in pieces:
+        file.write(np.ascontiguousarray(piece).tobytes())
+
+
+@contextmanager
+def _opened(path: Path, what: str, suffixes: tuple[str, ...]) -> Iterator[Found]:
+    suffix = check_suffix(what, path, suffixes)
     if not (path.is_dir() if suffix == ".zarr" else path.is_file()):
         raise ConfigError(f"{what}: there is no file {path}")
     with ExitStack() as stack:
         with _reading(path, what):
-            there = [name for name in names if name in _names(path, suffix)]
-            found = {name: _OPEN[suffix](Source(path, name), stack) for name in there}
-        yield {name: replace(rows, what=what) for name, rows in found.items()}
-
-
-def _names(path: Path, suffix: str) -> list[str]:
-    if suffix == ".npz":
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    if suffix in HDF5:
-        with library("h5py", "hdf5").File(path, "r") as file:
-            return list(file)
-    return list(library("zarr", "zarr").open_group(path, mode="r").array_keys())
+            found = _OPEN[suffix](path, stack)
+        yield found
 
 
 @contextmanager
@@ -170,33 +169,31 @@ def _reading(path: Path, what: str = "observations") -> Iterator[None]:
         raise ConfigError(f"{what}: {path} cannot be read: {words}") from error
 
 
-def _npy(source: Source, stack: ExitStack) -> Rows:
-    with open(source.path, "rb") as file:
+def _npy(path: Path, stack: ExitStack) -> Found:
+    with open(path, "rb") as file:
         shape, dtype, offset = _npy_header(file)
-    return _mapped(source.path, shape, dtype, offset, source.path.stat().st_size)
+    # NumPy refuses to map a file that is shorter than that.
+    return [path.stem], lambda name: np.memmap(path, dtype, "r", offset, shape)
 
 
-def _npz(source: Source, stack: ExitStack) -> Rows:
-    archive = stack.enter_context(zipfile.ZipFile(source.path))
-    member = _member(source, archive)
-    content = stack.enter_context(archive.open(member))
-    shape, dtype, offset = _npy_header(content)
-    if member.file_size != offset + math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{member.filename} is not as long as its shape {shape} says")
-    if member.compress_type == zipfile.ZIP_STORED:
-        # The local header has its own name and extra field, not those of the directory.
-        with open(source.path, "rb") as file:
-            file.seek(member.header_offset)
-            local = file.read(30)
-        lengths = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
-        start = member.header_offset + 30 + sum(lengths)
-        return _mapped(source.path, shape, dtype, start + offset, start + member.file_size)
-    return Rows(source.path, _Unpacking(content, shape, dtype, offset))
-
-
-def _member(source: Source, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _npz(path: Path, stack: ExitStack) -> Found:
+    archive = stack.enter_context(zipfile.ZipFile(path))
     members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-    return members[_pick(source, list(members))]
+
+    def member(name: str) -> Any:
+        entry = members[name]
+        content = stack.enter_context(archive.open(entry))
+        shape, dtype, offset = _npy_header(content)
+        if entry.file_size != offset + math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{entry.filename} is not as long as its shape {shape} says")
+        if entry.compress_type != zipfile.ZIP_STORED:
+            return _Unpacking(content, shape, dtype, offset)
+        # The local header has its own name and extra field, not those of the directory.
+        lengths = np.fromfile(path, "<u2", count=2, offset=entry.header_offset + 26)
+        start = entry.header_offset + 30 + int(lengths.sum()) + offset
+        return np.memmap(path, dtype, "r", start, shape)
+
+    return list(members), member
 
 
 @dataclass
@@ -217,119 +214,104 @@ class _Unpacking:
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, dtype and length of an array's header, from a stream that has nothing else before."""
-    start = file.read(8)
-    wide = {1: 2, 2: 4, 3: 4}.get(start[6] if len(start) == 8 else 0)
-    if start[:6] != np.lib.format.MAGIC_PREFIX or wide is None:
-        raise ValueError("it does not start like an array of numpy")
-    length = file.read(wide)
-    size = int.from_bytes(length, "little")
-    if size > _HEADER:
-        raise ValueError(f"its header must be at most {_HEADER} bytes; it claims {size}")
-    header = start + length + file.read(size)
+    """Shape, dtype and length of an array's header, of which no more is read than it may have."""
+    start = io.BytesIO(file.read(_HEADER))
+    version = np.lib.format.read_magic(start)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version} of numpy's format is not known")
+    narrow = version == (1, 0)
     # Version 3 differs from 2 in the encoding of names of fields, which numbers do not have.
-    read = np.lib.format.read_array_header_1_0 if wide == 2 else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(io.BytesIO(header[8:]))
+    read = np.lib.format.read_array_header_1_0 if narrow else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(start)
     if any(not 0 <= extent < 2**62 for extent in shape):
         raise ValueError(f"its shape {shape} is impossible")
     if dtype.hasobject:
-        raise ConfigError("observations: Python objects are not loaded; save numbers")
+        raise ValueError("Python objects are not loaded; save numbers")
     if fortran and len(shape) > 1:
         raise ShapeError("observations are stored by columns: save np.ascontiguousarray(y)")
-    return tuple(shape), dtype, len(header)
+    return tuple(shape), dtype, start.tell()
 
 
-def _mapped(path: Path, shape: tuple[int, ...], dtype: Any, offset: int, end: int) -> Rows:
-    """Beyond the end of a mapped file lies not an error but the death of the process."""
-    wanted = offset + math.prod(shape) * dtype.itemsize
-    if wanted > min(end, path.stat().st_size):
-        raise ValueError(f"shape {shape} needs {wanted} bytes, and the file has {end}")
-    if 0 in shape:
-        return Rows(path, np.empty(shape, dtype))
-    return Rows(path, np.memmap(path, dtype, mode="r", offset=offset, shape=shape))
+def _csv(path: Path, stack: ExitStack) -> Found:
+    if path.stat().st_size > _LARGEST:
+        raise ValueError("text must be at most 1 GiB: save it as .npy")
+    return [path.stem], lambda name: read_table(path)
 
 
-def _csv(source: Source, stack: ExitStack) -> Rows:
-    if source.path.stat().st_size > _LARGEST:
-        raise ConfigError(
-            f"observations: {source.path.name} must be at most 1 GiB of text: save it as .npy"
-        )
-    return Rows(source.path, read_table(source.path))
-
-
-def _hdf5(source: Source, stack: ExitStack) -> Rows:
-    found = _dataset(source, stack)
-    missing = [key for key in _MISSING & set(found.attrs) if not np.isnan(found.attrs[key]).all()]
-    if missing or _PACKED & set(found.attrs):
-        how = ", ".join(sorted({*missing, *(_PACKED & set(found.attrs))}))
-        raise ConfigError(
-            f"observations: {found.name} in {source.path.name} is packed ({how}): save the numbers "
-            "themselves, NaN where one is missing"
-        )
-    return Rows(source.path, found)
-
-
-def _dataset(source: Source, stack: ExitStack) -> Any:
+def _hdf5(path: Path, stack: ExitStack) -> Found:
     h5py = library("h5py", "hdf5")
-    file = stack.enter_context(h5py.File(source.path, "r"))
-    links = {key: file.get(key, getlink=True) for key in file}
-    ours = {key for key, link in links.items() if isinstance(link, h5py.HardLink)}
-    if source.array in links and source.array not in ours:
-        raise ConfigError(f"observations: {source.array} in {source.path.name} is a link; save it")
-    arrays = [key for key in sorted(ours) if isinstance(file[key], h5py.Dataset)]
-    found = file[_pick(source, arrays)]
-    if found.is_virtual or found.external:
-        raise ConfigError(
-            f"observations: {found.name} in {source.path.name} must hold its numbers itself; they "
-            "lie in other files"
-        )
-    if found.shape is None:
-        raise ConfigError(f"observations: {found.name} in {source.path.name} is empty")
-    _check_chunk(found.chunks, found.dtype)
-    return found
+    file = stack.enter_context(h5py.File(path, "r"))
+    # What a link leads to is not looked at.
+    links = {name for name in file if not isinstance(file.get(name, getlink=True), h5py.HardLink)}
+
+    def dataset(name: str) -> Any:
+        if name in links:
+            raise ValueError(f"{name} is a link; save it")
+        found, noted = file[name], file[name].attrs
+        if found.is_virtual or found.external:
+            raise ValueError(f"{name} must hold its numbers itself; they lie in other files")
+        if found.shape is None:
+            raise ValueError(f"{name} is empty")
+        _check_chunk(found.chunks, found.dtype)
+        packed = _PACKED & set(noted)
+        packed |= {key for key in _MISSING & set(noted) if not np.isnan(noted[key]).all()}
+        if packed and path.suffix.lower() in HDF5:
+            raise ValueError(
+                f"{name} in {path.name} is packed ({', '.join(sorted(packed))}): save the numbers "
+                "themselves, NaN where one is missing"
+            )
+        return found
+
+    return [name for name in file if name in links or isinstance(file[name], h5py.Dataset)], dataset
 
 
-def _zarr(source: Source, stack: ExitStack) -> Rows:
+def _zarr(path: Path, stack: ExitStack) -> Found:
     zarr = library("zarr", "zarr")
     # Of the store and of the arrays in it; further down there are only chunks.
     notes = (f"{below}{name}" for below in ("", "*/") for name in _ZARR_NOTES)
-    for note in (path for pattern in notes for path in source.path.glob(pattern)):
+    for note in (note for pattern in notes for note in path.glob(pattern)):
         if note.stat().st_size > _LARGEST_NOTE:
-            raise ConfigError(f"observations: {note} must be at most 16 MiB")
+            raise ValueError(f"{note.name} must be at most 16 MiB")
         if "pickle" in json.dumps(json.loads(note.read_text())):
-            raise ConfigError(f"observations: {source.path.name} holds pickles: save numbers")
-    found = zarr.open(source.path, mode="r")
-    alone = isinstance(found, zarr.Array)
-    if not alone:
-        found = found[_pick(source, sorted(found.array_keys()))]
-    _check_chunk(found.chunks, found.dtype)
-    names = getattr(found.metadata, "dimension_names", None) or found.attrs.get("_ARRAY_DIMENSIONS")
-    # In version 2, what xarray wrote has its mark for missing numbers in the notes of zarr.
-    by_xarray = not alone and "_ARRAY_DIMENSIONS" in found.attrs
-    if by_xarray or (_PACKED | _MISSING) & set(found.attrs):
-        return _xarray(source, stack)
-    return Rows(source.path, found, str(names[0]) if names and names[0] else "row")
+            raise ValueError("it holds pickles: save numbers")
+    group = zarr.open(path, mode="r")
+    alone = isinstance(group, zarr.Array)
+
+    def array(name: str) -> Any:
+        found = group if alone else group[name]
+        _check_chunk(found.chunks, found.dtype)
+        # In version 2, what xarray wrote has its mark for missing numbers in the notes of zarr.
+        by_xarray = not alone and "_ARRAY_DIMENSIONS" in found.attrs
+        if by_xarray or (_PACKED | _MISSING) & set(found.attrs):
+            return _xarray(path, stack, engine="zarr", consolidated=False)[1](name)
+        return found
+
+    return [path.stem] if alone else list(group.array_keys()), array
 
 
-def _xarray(source: Source, stack: ExitStack) -> Rows:
+def _netcdf(path: Path, stack: ExitStack) -> Found:
+    with open(path, "rb") as file:
+        nested = file.read(8) == b"\x89HDF\r\n\x1a\n"
+    if nested:
+        names, dataset = _hdf5(path, stack)
+        for name in names:
+            dataset(name)
+    return _xarray(path, stack)
+
+
+def _xarray(path: Path, stack: ExitStack, **how: Any) -> Found:
     xarray = library("xarray", "zarr")
-    if source.path.is_file():
-        with open(source.path, "rb") as file:
-            if file.read(8) == b"\x89HDF\r\n\x1a\n":
-                _dataset(source, stack)
-    how = {"engine": "zarr", "consolidated": False} if source.path.is_dir() else {}
-    data = stack.enter_context(xarray.open_dataset(source.path, cache=False, **how))
-    found = data[_pick(source, list(map(str, data.data_vars)))]
-    return Rows(source.path, found, str(found.dims[0]) if found.dims else "row")
+    data = stack.enter_context(xarray.open_dataset(path, cache=False, **how))
+    return list(map(str, data.data_vars)), data.__getitem__
 
 
-_OPEN = {
+_OPEN: dict[str, Callable[[Path, ExitStack], Found]] = {
     ".npy": _npy,
     ".npz": _npz,
     ".h5": _hdf5,
     ".hdf5": _hdf5,
     ".zarr": _zarr,
-    ".nc": _xarray,
+    ".nc": _netcdf,
     ".csv": _csv,
 }
 

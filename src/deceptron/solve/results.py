@@ -16,22 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from deceptron.core.errors import ConfigError
-from deceptron.core.files import (
-    read_json,
-    replacing,
-    sync,
-    temporary_for,
-    writing,
-)
+from deceptron.core.files import read_json, replacing, sync, temporary_for, writing
 from deceptron.core.history import Cost
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason, Status
-from deceptron.solve.files import HDF5, Array, library
+from deceptron.solve.files import HDF5, Array, library, write_npy
 
 SUFFIXES = (".zarr", ".npz", ".npy", *HDF5)
 MARK = "deceptron"  # an attribute that only stores of ours have
@@ -249,37 +243,26 @@ def _attributes(name: str) -> dict[str, Any]:
 
 def _npy(store: Store, path: Path) -> None:
     with open(path, "wb") as file:
-        _write_array(store, "x", file)
+        write_npy(file, *store.layout()["x"], store.pieces("x"))
 
 
 def _npz(store: Store, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
-        for name in store.layout():
+        for name, (shape, dtype) in store.layout().items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                _write_array(store, name, member)
+                write_npy(member, shape, dtype, store.pieces(name))
         with archive.open(f"{MARK}.npy", "w") as member:
             np.lib.format.write_array(member, np.array(json.dumps(store.attributes().get(MARK))))
 
 
-def _write_array(store: Store, name: str, file: IO[bytes]) -> None:
-    shape, dtype = store.layout()[name]
-    descr = np.lib.format.dtype_to_descr(dtype)
-    header = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    for piece in store.pieces(name):
-        file.write(np.ascontiguousarray(piece).tobytes())
-
-
 def _hdf5(store: Store, path: Path) -> None:
     h5py = library("h5py", "hdf5")
-    with open(path, "w+b", buffering=0) as file:
-        disk = _Disk(file)
+    with _Disk(path, "w+") as disk:
         with h5py.File(disk, "w") as target:
             target.attrs[MARK] = json.dumps(store.attributes().get(MARK))
             for name, (shape, dtype) in store.layout().items():
                 table, done = target.create_dataset(name, shape, dtype=dtype), 0
-                for key, value in _attributes(name).items():
-                    table.attrs[key] = value
+                table.attrs.update(_attributes(name))
                 for piece in store.pieces(name):
                     table[done : done + len(piece)] = piece
                     done += len(piece)
@@ -287,54 +270,43 @@ def _hdf5(store: Store, path: Path) -> None:
         disk.check()
 
 
-class _Disk(io.RawIOBase):
+class _Disk(io.FileIO):
     """A file that HDF5 writes to and that never fails in its eyes.
 
     HDF5 crashes when a write fails while it closes a file; what the system said is kept here and
     raised afterwards, when the library is out of the way.
     """
 
-    def __init__(self, file: io.FileIO) -> None:
-        super().__init__()
-        self._file = file
-        self._error: OSError | None = None
+    error: OSError | None = None
 
     def check(self) -> None:
         """Raise what a write has met."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def write(self, content: Any) -> int:
         """What the system refuses is lost, and known."""
         view = memoryview(content).cast("B")
-        while view and self._error is None:
+        while view and self.error is None:
             try:
-                view = view[self._file.write(view) :]
+                view = view[super().write(view) :]
             except OSError as error:
-                self._error = error
+                self.error = error
         return memoryview(content).nbytes
 
     def readinto(self, buffer: Any) -> int:
         """Beyond the end there are zeros."""
         view = memoryview(buffer).cast("B")
-        count = self._file.readinto(view)
+        count = super().readinto(view)
         view[count:] = bytes(len(view) - count)
         return len(view)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """As the file does."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """As the file does."""
-        return self._file.tell()
 
     def truncate(self, size: int | None = None) -> int:
         """What the system refuses is known."""
         try:
-            return self._file.truncate(size)
+            return super().truncate(size)
         except OSError as error:
-            self._error = self._error or error
+            self.error = self.error or error
             return size or 0
 
 

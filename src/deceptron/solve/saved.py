@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from deceptron.core.errors import ConfigError
-from deceptron.core.files import replacing, temporary_for
+from deceptron.core.files import temporary_for
 from deceptron.core.history import Cost
 from deceptron.core.solution import Solution
 from deceptron.core.trust import Trust
@@ -41,11 +39,6 @@ def save(solution: Solution, path: str | os.PathLike[str], *, error_bars: bool) 
     columns = columns_of(solution, error_bars=error_bars)
     columns |= {name: getattr(solution, name).cpu().numpy() for name in _ONLY_HERE}
     notes = {"method": solution.method, "seconds": solution.seconds}
-    if suffix == ".npz":
-        everything: dict[str, Any] = {**columns, MARK: json.dumps(notes)}
-        with replacing(target) as temporary:
-            np.savez(temporary, **everything)
-        return
     place = Path(os.path.realpath(target))
     if suffix == ".zarr" and place.exists() and not is_ours(place):
         raise ConfigError(f"path {target} is not a store that this library wrote: remove it")

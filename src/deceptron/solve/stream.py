@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -320,18 +321,13 @@ class _Parts:
             self.path.rmdir()
 
 
-@dataclass(frozen=True)
-class _Always:
-    """A descent for every number of unknowns: unlike the function it replaces, it can travel."""
-
-    descent: Any
-
-    def __call__(self, unknowns: int) -> Any:
-        return self.descent
-
-
 def _portable(method: Method, unknowns: int) -> Method:
-    return replace(method, descent=_Always(method.descent(unknowns)))
+    """With one descent for every number of unknowns, not a function that may not travel."""
+    return replace(method, descent=partial(_always, method.descent(unknowns)))
+
+
+def _always(descent: Any, unknowns: int) -> Any:
+    return descent
 
 
 def _converted(pair: Any, dtype: torch.dtype, device: torch.device | str | None) -> Any:
