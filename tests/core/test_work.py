@@ -41,7 +41,7 @@ def test_a_job_that_kills_its_process_again_and_again_costs_itself_alone():
     assert finished == {
         0: None,
         1: "ValueError: one is\nnot welcome",
-        2: "its process died with exit code 3, 5 times",
+        2: "its worker was lost 5 times: its process died with exit code 3",
         5: None,
     }
     assert again == [None]

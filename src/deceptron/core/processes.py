@@ -4,23 +4,93 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from multiprocessing.connection import wait
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
+
+import torch
 
 from deceptron.core.checks import check_count
-from deceptron.core.errors import WorkFailed
-from deceptron.core.work import ATTEMPTS, Finished, attempt, check_sendable, portable
+from deceptron.core.errors import ConfigError
+from deceptron.core.work import Futures
 
-Job = TypeVar("Job")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class LocalProcesses:
+class Pool:
+    """Processes of one thread each, started when they are needed and kept until ``close``.
+
+    When one dies, all that were at work raise ``BrokenExecutor``, and the next call starts others.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = check_count("workers", workers)
+        self._executor: ProcessPoolExecutor | None = None
+        self._context = _Context()
+        self._death = ""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have a function called by the first process that is free."""
+        with _one_thread_each():
+            try:
+                return self._started().submit(function, *arguments)
+            except BrokenExecutor:
+                self.death()
+                return self._started().submit(function, *arguments)
+
+    def death(self) -> str:
+        """How a process has died, in words; the others end with it."""
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
+            # The others are told to end.
+            codes = {process.exitcode for process in self._context.made} - {0, -signal.SIGTERM}
+            code = codes.pop() if codes else "unknown"
+            self._death = f"its process died with exit code {code}"
+        return self._death
+
+    def close(self) -> None:
+        """End the processes, also in the middle of a job."""
+        if self._executor is not None:
+            for process in self._context.made:
+                process.terminate()
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._executor is None:
+            self._context = _Context()
+            self._executor = ProcessPoolExecutor(self.workers, self._context, _settle)
+            try:
+                self._executor.submit(os.getpid).result()
+            except BrokenExecutor as error:
+                raise ConfigError(
+                    f"workers={self.workers}: {self.death()} as it started. In a script, work must "
+                    "begin below `if __name__ == '__main__':`"
+                ) from error
+        return self._executor
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"workers": self.workers, "_executor": None, "_context": _Context(), "_death": ""}
+
+
+class _Context(SpawnContext):
+    """Spawns, since thread pools of torch and JAX do not survive a fork; notes what it has made."""
+
+    def __init__(self) -> None:
+        self.made: list[SpawnProcess] = []
+
+    def Process(self, *arguments: Any, **settings: Any) -> SpawnProcess:  # type: ignore[override]
+        """As the executor asks for one."""
+        self.made.append(SpawnProcess(*arguments, **settings))
+        return self.made[-1]
+
+
+class LocalProcesses(Futures):
     """Processes of one thread each, which keep what they have loaded from job to job.
 
     A process that dies (out of memory, a crash in a library, a kill) is replaced, and its job is
@@ -28,106 +98,40 @@ class LocalProcesses:
     ends. Without ``workers``, as many as there are cores.
     """
 
+    survives = True
+
     def __init__(self, workers: int | None = None) -> None:
-        count = (os.cpu_count() or 1) if workers is None else workers
-        self._count = check_count("workers", count)
-        self._workers: list[_Worker] = []
-        self.words = f"{count} local process(es)"
+        self._pool = Pool((os.cpu_count() or 1) if workers is None else workers)
+        super().__init__(self._pool, self._pool.workers)
+        self.words = f"{self._pool.workers} local process(es)"
 
     def __enter__(self) -> LocalProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.stop()
-        self._workers.clear()
+        self._pool.close()
 
-    def run(self, work: Callable[[Job], None], jobs: Sequence[Job]) -> Iterator[Finished[Job]]:
-        """Yield each job when it is over."""
-        packed, workers = check_sendable(work), self._workers
-        waiting = deque((job, 1) for job in jobs)
-        while waiting or any(worker.busy for worker in workers):
-            busy = sum(worker.busy for worker in workers)
-            while len(workers) < min(self._count, busy + len(waiting)):
-                workers.append(_Worker())
-            for worker in workers:
-                if waiting and not worker.busy:
-                    worker.give(packed, *waiting.popleft())
-            ready = wait([worker.pipe for worker in workers if worker.busy])
-            for worker in [worker for worker in workers if worker.pipe in ready]:
-                job, tries = worker.job, worker.tries
-                try:
-                    yield Finished(job, worker.take())
-                except _Died as death:
-                    workers.remove(worker)
-                    if tries < ATTEMPTS:
-                        waiting.append((job, tries + 1))
-                    else:
-                        yield Finished(job, WorkFailed(f"{death}, {tries} times"))
+    def _lost(self, error: BaseException) -> str:
+        return self._pool.death()
 
 
-class _Died(Exception):
-    """In words, how the process of a job ended."""
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes started within use one thread; libraries read this as they are loaded."""
+    missing = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(missing, "1"))
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
 
 
-class _Worker:
-    """A process, the pipe to it, and the job it has."""
-
-    def __init__(self) -> None:
-        # Spawned, not forked: torch's thread pools do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self.busy = False
-        self.job: Any = None
-        self.tries = 0
-        self._knows: bytes | None = None
-
-    def give(self, work: bytes, job: Any, tries: int) -> None:
-        self.busy, self.job, self.tries = True, job, tries
-        with suppress(OSError):  # a process that has died is noticed when it is asked for a result
-            self.pipe.send((None if work == self._knows else work, job))
-        self._knows = work
-
-    def take(self) -> Exception | None:
-        self.busy = False
-        try:
-            error: Exception | None = self.pipe.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            death = _Died(f"its process died with exit code {self._process.exitcode}")
-            self.stop()
-            raise death from None
-        return error
-
-    def stop(self) -> None:
-        self.pipe.close()
-        self._process.terminate()
-        self._process.join()
-        self._process.close()
-
-
-def _serve(pipe: Any) -> None:
-    """Work until the pipe closes."""
-    follow_parent()
-    work: Any = None
-    with suppress(EOFError, OSError):
-        while True:
-            packed, job = pipe.recv()
-            try:
-                work = work if packed is None else pickle.loads(packed)
-                error = attempt(work, job, threads=1)
-            except Exception as reason:  # what it needs is not there: it cannot be unpickled
-                error = portable(reason)
-            pipe.send(error)
-
-
-def follow_parent() -> None:
+def _settle() -> None:
     """A driver that is killed takes this process with it, also in the middle of a job; Ctrl-C is
     for the driver alone.
     """
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -32,7 +33,6 @@ Work = Callable[[Any], None]
 
 ENGINES = ("local", "ray")
 ATTEMPTS = 5  # of a job whose worker dies; one that raises is not repeated
-_IN_FLIGHT = 64
 _ONE_AT_A_TIME = threading.RLock()  # a job may run jobs of its own
 
 
@@ -120,38 +120,46 @@ class InProcess:
 class Futures:
     """Whatever has ``submit``: the job is sent with the function, and comes back when done.
 
-    What the executor itself reports (a worker lost, a task cancelled) has the job sent again; a
-    ``ProcessPoolExecutor`` is of no use after that, so its jobs fail and the next run does them.
+    What the executor itself reports (a worker lost, a task cancelled) has the job sent again. A
+    ``ProcessPoolExecutor`` is of no use after that, so its jobs fail and the next run does them; of
+    one that ``survives``, what was under way is done again, a job at a time: each death is of one.
     """
 
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
+    survives = False
+
+    def __init__(self, executor: Any, at_a_time: int = 64) -> None:
+        self._executor, self._at_a_time = executor, at_a_time
         self.words = type(executor).__name__
 
     def run(self, work: Callable[[Job], None], jobs: Sequence[Job]) -> Iterator[Finished[Job]]:
         """Yield each job when it is over."""
-        check_sendable(work)
+        packed = check_sendable(work)
         waiting: deque[tuple[Job, int]] = deque((job, 1) for job in jobs)
         running: dict[Any, tuple[Job, int]] = {}
         while waiting or running:
-            while waiting and len(running) < _IN_FLIGHT:
+            again = any(tries > 1 for _, tries in (*list(waiting)[:1], *running.values()))
+            while waiting and len(running) < (1 if again and self.survives else self._at_a_time):
                 job, tries = waiting.popleft()
                 try:
-                    running[self._executor.submit(attempt, work, job, threads=1)] = (job, tries)
+                    running[self._executor.submit(attempt_there, packed, job)] = (job, tries)
                 except (RuntimeError, OSError) as error:
                     yield Finished(job, WorkFailed(f"the executor takes no job: {error}"))
             for future in _first(running):
                 job, tries = running.pop(future)
                 try:
                     yield Finished(job, future.result())
-                except futures.BrokenExecutor as error:
-                    yield Finished(job, WorkFailed(f"the executor broke: {error}"))
                 except (Exception, futures.CancelledError) as error:
-                    if tries < ATTEMPTS:
-                        waiting.append((job, tries + 1))
-                        continue
-                    words = f"{type(error).__name__}: {error}"
-                    yield Finished(job, WorkFailed(f"its worker was lost {tries} times: {words}"))
+                    words = self._lost(error)
+                    if isinstance(error, futures.BrokenExecutor) and not self.survives:
+                        yield Finished(job, WorkFailed(f"the executor broke: {error}"))
+                    elif tries < ATTEMPTS:
+                        waiting.appendleft((job, tries + 1))
+                    else:
+                        words = f"its worker was lost {tries} times: {words}"
+                        yield Finished(job, WorkFailed(words))
+
+    def _lost(self, error: BaseException) -> str:
+        return f"{type(error).__name__}: {error}"
 
 
 def attempt(work: Callable[[Job], None], job: Job, *, threads: int | None) -> Exception | None:
@@ -163,6 +171,21 @@ def attempt(work: Callable[[Job], None], job: Job, *, threads: int | None) -> Ex
         except Exception as error:
             return error if threads is None else portable(error)
     return None
+
+
+def attempt_there(packed: bytes, job: Any) -> Exception | None:
+    """The same in another process, which is sent bytes: it would die of what it cannot make out."""
+    try:
+        work = unpacked(packed)
+    except Exception as reason:  # what it needs is not there
+        return portable(reason)
+    return attempt(work, job, threads=1)
+
+
+@lru_cache(maxsize=1)
+def unpacked(packed: bytes) -> Any:
+    """What was pickled; a process keeps it for the next job."""
+    return pickle.loads(packed)
 
 
 def seed_of(job: object) -> int:

@@ -6,29 +6,20 @@ words that say why it has none. The function gets copies: it may write to them.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-)
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from deceptron.core.arrays import real_array
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError, SimulatorError, in_words
-from deceptron.core.processes import follow_parent
+from deceptron.core.processes import Pool
+from deceptron.core.work import unpacked
 
 Array: TypeAlias = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Any]
@@ -40,26 +31,17 @@ Answers: TypeAlias = "Array | list[Answer]"
 PIECES = 4
 # Seconds that may be waited; more is too much for the system's own clocks.
 LONGEST = 1e9
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Engine(ABC):
     """Runs a function on rows."""
 
-    _pool: Executor | None = None
-
     @abstractmethod
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results; ``arrays`` have the same number of rows."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Give up threads and processes, if there are any."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None}
 
 
 class Inline(Engine):
@@ -93,8 +75,8 @@ class Threads(Engine):
 
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
-        self._pool = self._pool or ThreadPoolExecutor(self._workers)
-        return list(self._pool.map(lambda *row: _attempt(function, *row), *arrays))
+        with ThreadPoolExecutor(self._workers) as pool:
+            return list(pool.map(lambda *row: _attempt(function, *row), *arrays))
 
 
 class Processes(Engine):
@@ -105,82 +87,61 @@ class Processes(Engine):
     """
 
     def __init__(self, workers: int, *, batched: bool) -> None:
-        self._workers, self._batched = check_count("workers", workers), batched
+        self._pool, self._batched = Pool(workers), batched
 
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
         rows = len(arrays[0])
-        pieces = min(rows, self._workers * (1 if self._batched else PIECES))
-        parts = np.array_split(np.arange(rows), pieces)
-        slices = [slice(part[0], part[-1] + 1) for part in parts]
-        found = list(self._together(function, slices, arrays))
-        arrays_found = [piece for piece in found if isinstance(piece, np.ndarray)]
-        if len(arrays_found) == len(found) and len({a.shape[1:] for a in arrays_found}) == 1:
-            return np.concatenate(arrays_found)
+        pieces = min(rows, self._pool.workers * (1 if self._batched else PIECES))
+        found = list(
+            self._together(pickle.dumps(function), np.array_split(np.arange(rows), pieces), arrays)
+        )
+        whole = [piece for piece in found if isinstance(piece, np.ndarray)]
+        if len(whole) == len(found) and len({piece.shape[1:] for piece in whole}) == 1:
+            return np.concatenate(whole)
         return [answer for piece in found for answer in piece]
 
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
     def _together(
-        self, function: Function, slices: list[slice], arrays: tuple[Array, ...]
+        self, packed: bytes, parts: list[Array], arrays: tuple[Array, ...]
     ) -> Iterator[Answers]:
-        with _one_thread_each():
-            pool = self._started(function)
-            futures: list[Future[Answers] | None] = []
-            for part in slices:
-                pieces = (a[part] for a in arrays)
-                try:
-                    futures.append(pool.submit(run_here, function, self._batched, *pieces))
-                except BrokenExecutor:
-                    futures.append(None)
-        for part, future in zip(slices, futures, strict=True):
+        futures = [self._submit(packed, part, arrays) for part in parts]
+        for part, future in zip(parts, futures, strict=True):
             try:
-                if future is None:
-                    raise BrokenExecutor
-                yield future.result()
+                yield self._result(future)
             except BrokenExecutor:
-                yield [
-                    self._alone(function, *(a[k : k + 1] for a in arrays))
-                    for k in range(part.start, part.stop)
-                ]
+                yield [self._alone(packed, row, arrays) for row in part[:, None]]
 
-    def _alone(self, function: Function, *row: Array) -> Answer:
-        with _one_thread_each():
-            try:
-                pool = self._started(function)
-                (answer,) = pool.submit(run_here, function, self._batched, *row).result()
-                return answer
-            except BrokenExecutor:
-                self.close()
-                return "its process died (a crash, or no memory left)"
+    def _alone(self, packed: bytes, row: Array, arrays: tuple[Array, ...]) -> Answer:
+        try:
+            (answer,) = self._result(self._submit(packed, row, arrays))
+            return answer
+        except BrokenExecutor:
+            self._pool.death()
+            return "its process died (a crash, or no memory left)"
 
-    def _started(self, function: Function) -> Executor:
-        if self._pool is not None and not getattr(self._pool, "_broken", False):
-            return self._pool
-        self.close()
-        pool = ProcessPoolExecutor(
-            self._workers,
-            # Spawned, not forked: the thread pools of torch and JAX do not survive a fork.
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_settle,
-        )
+    def _submit(self, packed: bytes, part: Array, arrays: tuple[Array, ...]) -> Future[Answers]:
+        pieces = (a[part] for a in arrays)
+        return self._pool.submit(_run_there, packed, self._batched, *pieces)
+
+    def _result(self, future: Future[Answers]) -> Answers:
         try:
-            pool.submit(os.getpid).result()
-        except BrokenExecutor as error:
-            raise SimulatorError(
-                f"workers={self._workers}: the processes died as they started. In a script, work "
-                "must begin below `if __name__ == '__main__':`"
-            ) from error
-        try:
-            # As bytes, since a worker that cannot make out what it is sent dies without a word.
-            pool.submit(pickle.loads, pickle.dumps(function)).result()
+            return future.result()
         except (AttributeError, ImportError) as error:
-            pool.shutdown()
+            self.close()
             raise ConfigError(
-                f"workers={self._workers}: other processes cannot find the function "
+                f"workers={self._pool.workers}: other processes cannot find the function "
                 f"({in_words(error)}). One that was typed into a notebook or a prompt belongs into "
                 "a module"
             ) from error
-        self._pool = pool
-        return pool
+
+
+def _run_there(packed: bytes, batched: bool, *arrays: Array) -> Answers:
+    """In another process, which is sent bytes: it would die of what it cannot make out."""
+    return run_here(unpacked(packed), batched, *arrays)
 
 
 def check_picklable(**functions: Function | None) -> None:
@@ -224,20 +185,3 @@ def _call(function: Function, *arrays: Array) -> Array:
     found = function(*(np.array(a) for a in arrays))
     # A copy: the function may return a buffer that it fills again next time.
     return np.atleast_1d(real_array("what it returns", found).astype(np.float64))
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes started within use one thread; libraries read this as they are loaded."""
-    missing = [name for name in _THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(missing, "1"))
-    try:
-        yield
-    finally:
-        for name in missing:
-            os.environ.pop(name, None)
-
-
-def _settle() -> None:
-    torch.set_num_threads(1)
-    follow_parent()
