@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deceptron.core.arrays import rms
 from deceptron.core.protocols import Pair
 from deceptron.core.scaler import Scaler
 from deceptron.core.solution import Solution
@@ -72,11 +73,6 @@ def simulate(problem: Problem, x: Float[Tensor, "B *x"]) -> Float[Tensor, "B *y"
     """The simulator without a graph, in chunks."""
     with torch.no_grad():
         return torch.cat([problem.simulate(rows) for rows in x.split(CHUNK)])
-
-
-def rms(rows: Float[Tensor, "B *x"]) -> Float[Tensor, " B"]:
-    """Root mean square of each row."""
-    return rows.flatten(1).square().mean(1).sqrt()
 
 
 def linear_estimate(problem: Problem, train: Split, scaler: Scaler) -> Wiener:

@@ -8,7 +8,6 @@ folder from elsewhere cannot bring code along: the note must be an absolute path
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 from deceptron import problems as library
 from deceptron.core.errors import ConfigError, DeceptronError, in_words
-from deceptron.core.files import replacing
+from deceptron.core.files import read_json, write_json
 from deceptron.problems import Problem
 
 OWN = "own"
@@ -51,8 +50,7 @@ def remember(folder: Path, text: str) -> None:
     if not _is_place(text):
         return
     path, name = _place(text)
-    with replacing(folder / NOTE) as temporary:
-        temporary.write_text(json.dumps({"file": str(path.resolve()), "name": name}) + "\n")
+    write_json(folder / NOTE, {"file": str(path.resolve()), "name": name})
 
 
 def find_forward(text: str, *, model: str, name: str | None) -> Forward:
@@ -131,11 +129,10 @@ def _module(path: Path) -> ModuleType:
 
 def _noted(folder: Path) -> str | None:
     folder = folder if folder.is_dir() else folder.parent
-    try:
-        note = json.loads((folder / NOTE).read_text())
-        path, name = Path(note["file"]), str(note["name"])
-    except (OSError, ValueError, KeyError, TypeError):
+    note = read_json(folder / NOTE) or {}
+    if not isinstance(note.get("file"), str) or "name" not in note:
         return None
+    path, name = Path(note["file"]), str(note["name"])
     if not path.is_absolute() or folder.resolve() in path.resolve().parents:
         raise ConfigError(
             f"{folder / NOTE} names code inside the run folder, which is not run: "

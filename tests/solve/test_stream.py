@@ -246,8 +246,8 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path, instance):
     with pytest.raises(KeyboardInterrupt):
         solve_file(pair, source, result, chunk_rows=10, on_chunk=crash, **SETTINGS)
     assert not result.exists()
-    parts = tmp_path / "x.npz.parts"
-    (parts / "done" / ".000000000030.0123abcd.partial.json").write_bytes(b"half a note")
+    (chunks,) = (tmp_path / "x.npz.parts").glob("store-*/x/c")
+    (chunks / "3.0123abcd.partial").write_bytes(b"half a chunk")
     summary = solve_file(pair, source, result, chunk_rows=10, **SETTINGS)
     assert summary.resumed == 30
     np.testing.assert_allclose(np.load(result)["x"], expected.x.numpy(), atol=1e-12)

@@ -45,5 +45,5 @@ def write(path: Path, data: dict[str, Any], *, notes: dict[str, Any] | None = No
     store.create(data, row="row", attributes={MARK: about})
     for start in range(0, rows, 1000):
         store.write(start, {name: values[start : start + 1000] for name, values in data.items()})
-    store.publish(path, lambda mark: None)
+    store.publish(path)
     return path

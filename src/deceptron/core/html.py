@@ -6,7 +6,7 @@ They take ink and paper from the page that they are on, so that a dark one stays
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -24,12 +24,7 @@ _NUMBER = f"{_CELL};text-align:right;white-space:nowrap;font-variant-numeric:tab
 
 def facts(title: str, lines: Mapping[str, str]) -> str:
     """A name and a value a line."""
-    rows = "".join(
-        f'<tr><th scope="row" style="{_NAME}">{html.escape(name)}</th>'
-        f'<td style="{_CELL}">{html.escape(value)}</td></tr>'
-        for name, value in lines.items()
-    )
-    return _table(title, f"<tbody>{rows}</tbody>")
+    return _table(title, "", lines.items(), name=_NAME, cell=_CELL)
 
 
 def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -38,13 +33,8 @@ def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> s
         f'<th scope="col" style="{_NUMBER if place else _NAME}">{html.escape(name)}</th>'
         for place, name in enumerate(columns)
     )
-    body = "".join(
-        f'<tr><th scope="row" style="{_NAME};opacity:1">{html.escape(first)}</th>'
-        + "".join(f'<td style="{_NUMBER}">{html.escape(cell)}</td>' for cell in others)
-        + "</tr>"
-        for first, *others in rows
-    )
-    table = _table(title, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+    head = f"<thead><tr>{heads}</tr></thead>"
+    table = _table(title, head, rows, name=f"{_NAME};opacity:1", cell=_NUMBER)
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
@@ -83,6 +73,12 @@ def ends(low: float | Tensor, high: float | Tensor) -> str:
     return ", ".join(f"{a:g} to {b:g}" for a, b in both.tolist())
 
 
-def _table(title: str, content: str) -> str:
+def _table(title: str, head: str, rows: Iterable[Sequence[str]], *, name: str, cell: str) -> str:
     caption = f'<caption style="{_CAPTION}">{html.escape(title)}</caption>'
-    return f'<table style="{_TABLE}">{caption}{content}</table>'
+    body = "".join(
+        f'<tr><th scope="row" style="{name}">{html.escape(first)}</th>'
+        + "".join(f'<td style="{cell}">{html.escape(text)}</td>' for text in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    return f'<table style="{_TABLE}">{caption}{head}<tbody>{body}</tbody></table>'

@@ -72,11 +72,21 @@ class Threads(Engine):
 
     def __init__(self, workers: int) -> None:
         self._workers = check_count("workers", workers)
+        self._pool: ThreadPoolExecutor | None = None
 
     def run(self, function: Function, *arrays: Array) -> Answers:
         """Rows of results."""
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(lambda *row: _attempt(function, *row), *arrays))
+        self._pool = self._pool or ThreadPoolExecutor(self._workers)
+        return list(self._pool.map(lambda *row: _attempt(function, *row), *arrays))
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
 
 
 class Processes(Engine):

@@ -9,6 +9,7 @@ The client that UM-Bridge publishes waits for ever, so the requests are made her
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,30 +108,21 @@ class _Model:
         )
 
     def vjp(self, x: Array, w: Array) -> Array:
-        parts = np.split(w, np.cumsum(self.outputs)[:-1])
-        columns = []
-        for i, size in enumerate(self.inputs):
-            column = np.zeros(size)
-            for o, part in enumerate(parts):
-                found = self._ask(
-                    "Gradient", outWrt=o, inWrt=i, input=self._split(x), sens=part.tolist()
-                )
-                column += _vector(found, size)
-            columns.append(column)
-        return np.concatenate(columns)
+        parts = [part.tolist() for part in np.split(w, np.cumsum(self.outputs)[:-1])]
+        given = self._split(x)
+
+        def block(i: int, o: int) -> Any:
+            return self._ask("Gradient", outWrt=o, inWrt=i, input=given, sens=parts[o])
+
+        return _product(block, self.inputs, len(parts))
 
     def jvp(self, x: Array, v: Array) -> Array:
-        parts = self._split(v)
-        rows = []
-        for o, size in enumerate(self.outputs):
-            row = np.zeros(size)
-            for i, part in enumerate(parts):
-                found = self._ask(
-                    "ApplyJacobian", outWrt=o, inWrt=i, input=self._split(x), vec=part
-                )
-                row += _vector(found, size)
-            rows.append(row)
-        return np.concatenate(rows)
+        parts, given = self._split(v), self._split(x)
+
+        def block(o: int, i: int) -> Any:
+            return self._ask("ApplyJacobian", outWrt=o, inWrt=i, input=given, vec=parts[i])
+
+        return _product(block, self.outputs, len(parts))
 
     def _split(self, x: Array) -> list[list[float]]:
         if x.shape != (sum(self.inputs),):
@@ -196,6 +188,16 @@ class _Server:
             session.trust_env = urlsplit(self.url).hostname not in LOCAL
             self._local.session = session
         return self._local.session
+
+
+def _product(block: Callable[[int, int], Any], sizes: tuple[int, ...], parts: int) -> Array:
+    """Vectors of these sizes end to end, each the sum of as many products with blocks of J."""
+    return np.concatenate(
+        [
+            sum((_vector(block(k, part), size) for part in range(parts)), np.zeros(size))
+            for k, size in enumerate(sizes)
+        ]
+    )
 
 
 def _vector(values: Any, size: int) -> Array:

@@ -12,7 +12,7 @@ import os
 import shutil
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,10 +25,11 @@ from deceptron.core.files import read_json, replacing, sync, temporary_for, writ
 from deceptron.core.history import Cost
 from deceptron.core.solution import Solution
 from deceptron.core.status import Reason, Status
-from deceptron.solve.files import HDF5, Array, library, write_npy
+from deceptron.solve.files import HDF5, Array, Rows, library, write_npy
 
 SUFFIXES = (".zarr", ".npz", ".npy", *HDF5)
 MARK = "deceptron"  # an attribute that only stores of ours have
+_PIECE = 2**16
 
 _WORDS = {
     "x": "answers",
@@ -111,6 +112,11 @@ class Store:
                 array[start:stop] = columns.get(name, np.nan)
                 sync(self._chunk(name, start, array.ndim))
 
+    @property
+    def begun(self) -> bool:
+        """Whether any chunk is there."""
+        return (self.path / "x" / "c").is_dir()
+
     def holds(self, start: int) -> bool:
         """Whether the chunk is there in every column, with the right checksum."""
         try:
@@ -133,19 +139,9 @@ class Store:
                 words = f"{name} from row {start} is damaged; run this again"
                 raise ConfigError(f"{self.path}: {words}") from error
 
-    def endings(self) -> dict[str, Any]:
-        """How many rows ended in which way, and by which rule; how many sensors were dropped."""
-        found: dict[str, Any] = {}
-        for name, column, kinds in (("statuses", "status", Status), ("reasons", "reason", Reason)):
-            counts = np.zeros(len(kinds), dtype=np.int64)
-            for piece in self.pieces(column):
-                counts += np.bincount(piece, minlength=len(kinds))
-            found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
-        if "trust" in self.layout():
-            found["flagged"] = sum(int((piece > 1).sum()) for piece in self.pieces("trust"))
-        if "dropped" in self.layout():
-            found["dropped"] = sum(int(piece.sum()) for piece in self.pieces("dropped"))
-        return found
+    def columns(self) -> dict[str, Rows]:
+        """What is in it."""
+        return {name: Rows(self.path, array, "result") for name, array in self._open("r").arrays()}
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each column."""
@@ -157,29 +153,21 @@ class Store:
         """Of the store as a whole."""
         return dict(self._open("r").attrs)
 
-    def publish(self, result: Path, announce: Callable[[str], None], **attributes: Any) -> None:
-        """Give the store its name, or make a file of another kind from it; whole or not at all.
-
-        ``announce`` is told, just before, how the result will be known (see ``mark_of``).
-        """
+    def publish(self, result: Path) -> None:
+        """Give the store its name, or make a file of another kind from it; whole or not at all."""
         if result.suffix.lower() == ".zarr":
-            self._put(result, announce, attributes)
+            self._put(result)
             return
         with replacing(result) as temporary:
             _CONVERT[result.suffix.lower()](self, temporary)
-            announce(mark_of(temporary))
 
-    def _put(
-        self, result: Path, announce: Callable[[str], None], attributes: dict[str, Any]
-    ) -> None:
+    def _put(self, result: Path) -> None:
         with writing(result), warnings.catch_warnings():
             for litter in self.path.rglob("*.partial"):
                 litter.unlink(missing_ok=True)
-            self._open("r+").attrs.update(attributes)
             # Without it xarray warns; zarr warns that other libraries may not know it.
             warnings.simplefilter("ignore")
             library("zarr", "zarr").consolidate_metadata(self.path)
-            announce(mark_of(self.path))
             if result.exists():
                 aside = temporary_for(result)
                 os.replace(result, aside)
@@ -194,6 +182,26 @@ class Store:
     def _chunk(self, name: str, start: int, axes: int) -> Path:
         index = str(start // self.chunk_rows)
         return self.path.joinpath(name, "c", index, *["0"] * (axes - 1))
+
+
+def endings(columns: Mapping[str, Rows]) -> dict[str, Any]:
+    """How many rows ended in which way, and by which rule; how many sensors were dropped."""
+
+    def pieces(name: str) -> Iterator[Array]:
+        for start in range(0, columns[name].shape[0], _PIECE):
+            yield columns[name][start : start + _PIECE]
+
+    found: dict[str, Any] = {}
+    for name, column, kinds in (("statuses", "status", Status), ("reasons", "reason", Reason)):
+        counts = np.zeros(len(kinds), dtype=np.int64)
+        for piece in pieces(column):
+            counts += np.bincount(piece, minlength=len(kinds))
+        found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
+    if "trust" in columns:
+        found["flagged"] = sum(int((piece > 1).sum()) for piece in pieces("trust"))
+    if "dropped" in columns:
+        found["dropped"] = sum(int(piece.sum()) for piece in pieces("dropped"))
+    return found
 
 
 def notes_of(path: Path) -> dict[str, Any]:
@@ -215,11 +223,6 @@ def is_ours(path: Path) -> bool:
     """Whether a folder is a store that this library wrote."""
     found = read_json(path / "zarr.json") or {}
     return MARK in (found.get("attributes") or {})
-
-
-def mark_of(path: Path) -> str:
-    """What a file keeps when it is renamed, and another file of its name does not have."""
-    return str(path.stat().st_ino)
 
 
 def _dimensions(name: str, row: str, axes: int) -> tuple[str, ...]:

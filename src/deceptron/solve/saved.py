@@ -48,7 +48,7 @@ def save(solution: Solution, path: str | os.PathLike[str], *, error_bars: bool) 
         for start in range(0, len(solution), _CHUNK):
             rows = slice(start, start + _CHUNK)
             store.write(start, {name: values[rows] for name, values in columns.items()})
-        store.publish(place, lambda mark: None)
+        store.publish(place)
     finally:
         shutil.rmtree(store.path, ignore_errors=True)
 

@@ -1,14 +1,12 @@
 """Solve a file of observations that need not fit in memory, by as many workers as there are.
 
 The rows are solved in chunks. Finished chunks wait in a folder beside the result, ``RESULT.parts``,
-each with a note that is written after it; a killed run goes on from there. When all are there the
-result gets its name, and the folder goes::
+each with a checksum; a killed run goes on from there. When all are there the result gets its name,
+and the folder goes::
 
     .lock, run.json                one process at a time, for this work and no other
     store-RUN/                     the zarr store that becomes the result, see ``results``
     observations.npy               those of a compressed file or of text, unpacked
-    done/START.json                the chunk from row START is whole
-    finished.json                  all are; the result is being made
 """
 
 from __future__ import annotations
@@ -32,17 +30,26 @@ from torch import Tensor
 from deceptron.core.arrays import mistaken, real_tensor, weight_of
 from deceptron.core.checks import check_count, check_device, check_dtype
 from deceptron.core.errors import ConfigError, ShapeError
-from deceptron.core.files import as_path, destination, read_json, remove_litter, write_json, writing
+from deceptron.core.files import as_path, destination, read_json, remove_litter, writing
 from deceptron.core.folder import LOCK, Folder
 from deceptron.core.identity import describe, digest, fingerprint
 from deceptron.core.protocols import Pair
 from deceptron.core.work import engine, succeed
 from deceptron.solve.api import solve
-from deceptron.solve.files import Rows, Source, check_suffix, source
+from deceptron.solve.files import Rows, Source, arrays, check_suffix, source
 from deceptron.solve.forward import judged_together
 from deceptron.solve.methods import Method, get_method
 from deceptron.solve.outliers import outliers
-from deceptron.solve.results import MARK, SUFFIXES, Store, columns_of, is_ours, mark_of
+from deceptron.solve.results import (
+    COLUMNS,
+    MARK,
+    SUFFIXES,
+    Store,
+    columns_of,
+    endings,
+    is_ours,
+    notes_of,
+)
 
 _NUMBERS = 2**18  # of y in a chunk, unless told otherwise: a mebibyte
 _MOST_CHUNKS = 10**6
@@ -145,8 +152,7 @@ def solve_file(
         if place.exists() and place.samefile(observations):
             raise ConfigError(f"result must not be the file of the observations; got {result}")
         here = _converted(pair, dtype, device)
-        asked = {"error_bars": error_bars, "drop_outliers": drop_outliers}
-        job = _Job(here, origin, place.parent, "", method, settings, dtype, device, **asked)
+        job = _Job(here, origin, method, settings, dtype, device, error_bars, drop_outliers)
         first = job.probe(rows)
         count, size = rows.shape[0], math.prod(rows.shape[1:])
         row = rows.row
@@ -169,32 +175,36 @@ def solve_file(
         "columns": sorted(first),
     }
     parts = _Parts(place.with_name(f"{place.name}.parts"), identity, count, chunk_rows)
+    goes_on = parts.path.exists()
     with parts.taken():
         remove_litter(place.parent, place)
-        if (ended := parts.ended(place)) is not None:
+        if goes_on and notes_of(place).get("run") == parts.run:  # killed when it was made
+            with arrays(place, COLUMNS, what="result") as columns:
+                ended = endings(columns)
             parts.remove()
             return FileSummary(result, count, count, **ended)
         if place.exists() and not overwrite:
             raise _exists(result)
         about = {"run": parts.run, "library": identity["library"], "method": chosen.name}
         about |= {"pair": str(getattr(pair, "name", None)), "observations": origin.path.name}
-        parts.store.create(first, row=row, attributes={MARK: about, "title": "deceptron solve"})
-        starts = range(0, count, chunk_rows)
-        waiting = [start for start in starts if not parts.has(start)]
+        store = parts.store
+        store.create(first, row=row, attributes={MARK: about, "title": "deceptron solve"})
+        waiting = [start for start in range(0, count, chunk_rows) if not store.holds(start)]
         done = resumed = count - sum(min(chunk_rows, count - start) for start in waiting)
         tell = on_chunk or (lambda done, rows: None)
         if resumed:
             tell(done, count)
         if waiting:
-            origin = origin.unpacked(parts.path)
-            job = replace(job, source=origin, parts=parts.path, run=parts.run, method=chosen)
-            work = replace(job, rows=count, chunk_rows=chunk_rows)
+            plain = origin.unpacked(parts.path)
+            work = replace(job, source=plain, method=chosen, store=store)
             with crew as workforce:
                 for start in succeed(workforce.run(work, waiting)):
                     done += min(chunk_rows, count - start)
                     tell(done, count)
-        endings = parts.finish(place)
-    return FileSummary(result, count, resumed, **endings)
+        ended = endings(store.columns())
+        store.publish(place)
+        parts.remove()
+    return FileSummary(result, count, resumed, **ended)
 
 
 @dataclass(frozen=True)
@@ -203,26 +213,21 @@ class _Job:
 
     pair: Any
     source: Source
-    parts: Path
-    run: str
     method: str | Method
     settings: dict[str, Any]
     dtype: torch.dtype
     device: torch.device | str | None
     error_bars: bool
     drop_outliers: bool
-    rows: int = 0
-    chunk_rows: int = 1
+    store: Store | None = None
 
     def __call__(self, start: int) -> None:
+        assert self.store is not None
         with self.source.opened() as rows, judged_together() as witness:
-            columns = self._solve(rows, start, min(start + self.chunk_rows, self.rows))
-        if not any((self.parts / "done").glob("*.json")):  # else it has answered rows of another
+            columns = self._solve(rows, start, min(start + self.store.chunk_rows, rows.shape[0]))
+        if not self.store.begun:  # else it has answered rows of another chunk
             witness.raise_if_silent()
-        store = Store(_store(self.parts, self.run), self.rows, self.chunk_rows)
-        store.write(start, columns)
-        note = {"run": self.run, "threads": torch.get_num_threads()}
-        write_json(_note(self.parts, start), note)
+        self.store.write(start, columns)
 
     def probe(self, rows: Rows) -> dict[str, np.ndarray[Any, Any]]:
         """The first row solved: a mistake shows before there is a folder, and so do the columns."""
@@ -264,18 +269,14 @@ class _Parts:
         return digest(self.identity)[:16]
 
     @property
-    def folder(self) -> Folder:
-        """Its discipline."""
-        return Folder(self.path, "file solve", "run.json", inner=("done",), shared=False)
-
-    @property
     def store(self) -> Store:
         """Where the answers go; a straggler of another run has another one."""
-        return Store(_store(self.path, self.run), self.rows, self.chunk_rows)
+        return Store(self.path / f"store-{self.run}", self.rows, self.chunk_rows)
 
     def taken(self) -> Any:
         """Hold the folder."""
-        return self.folder.taken(self.identity, check=self._check)
+        folder = Folder(self.path, "file solve", "run.json", shared=False)
+        return folder.taken(self.identity, check=self._check)
 
     def _check(self, note: Path) -> None:
         earlier = read_json(note) or {}
@@ -286,36 +287,10 @@ class _Parts:
                 "remove it to start afresh"
             )
 
-    def has(self, start: int) -> bool:
-        """Whether the chunk from this row is done, whole, and of this run."""
-        note = read_json(_note(self.path, start)) or {}
-        return note.get("run") == self.run and self.store.holds(start)
-
-    def finish(self, result: Path) -> dict[str, Any]:
-        """Make the result and remove the folder."""
-        endings = self.store.endings()
-        notes = (read_json(path) or {} for path in sorted((self.path / "done").glob("*.json")))
-        threads = sorted({int(note.get("threads", 0)) for note in notes})
-
-        def announce(mark: str) -> None:
-            write_json(self.path / "finished.json", {"mark": mark, **endings})
-
-        self.store.publish(result, announce, threads=threads)
-        self.remove()
-        return endings
-
-    def ended(self, result: Path) -> dict[str, Any] | None:
-        """How the rows ended, if a run was killed after its result had got its name."""
-        found = read_json(self.path / "finished.json")
-        if found is None or not result.exists() or found.get("mark") != mark_of(result):
-            return None
-        return {name: value for name, value in found.items() if name != "mark"}
-
     def remove(self) -> None:
         """Remove what this run has made; the folder stays if somebody put something there."""
         shutil.rmtree(self.store.path, ignore_errors=True)
-        shutil.rmtree(self.path / "done", ignore_errors=True)
-        for name in ("observations.npy", "finished.json", "run.json", LOCK):
+        for name in ("observations.npy", "run.json", LOCK):
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
@@ -372,14 +347,6 @@ def _by_row(noise_std: Any, rows: Rows) -> bool:
     if shape[0] != rows.shape[0]:
         raise ShapeError(f"noise_std must have {rows.shape[0]} rows, or one; got {shape[0]}")
     return True
-
-
-def _store(parts: Path, run: str) -> Path:
-    return parts / f"store-{run}"
-
-
-def _note(parts: Path, start: int) -> Path:
-    return parts / "done" / f"{start:012d}.json"
 
 
 def _tensor(
