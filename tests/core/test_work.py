@@ -47,6 +47,48 @@ def test_a_job_that_kills_its_process_again_and_again_costs_itself_alone():
     assert again == [None]
 
 
+def kills_or_waits(job: int) -> None:
+    if job == 2:
+        os._exit(3)
+    time.sleep(0.3)
+
+
+def test_the_company_of_a_job_that_kills_is_done_and_not_blamed():
+    with LocalProcesses(2) as processes:
+        finished = {entry.job: entry.failure for entry in processes.run(kills_or_waits, range(6))}
+    assert sorted(finished) == list(range(6))
+    assert [job for job, failure in finished.items() if failure is not None] == [2]
+
+
+UNGUARDED = """
+import deceptron as dc
+from deceptron.core.work import engine
+from tests.core.test_work import draw
+
+try:
+    with engine("local", workers=1) as processes:
+        list(processes.run(draw, [("nowhere", 0)]))
+except dc.ConfigError as error:
+    print(error)
+"""
+
+
+def test_a_script_whose_work_is_not_below_main_is_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    paths = os.pathsep.join([os.getcwd(), *sys.path])
+    found = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert "workers=1: its process died with exit code 1 as it started" in found.stdout
+    assert "must begin below `if __name__ == '__main__':`" in found.stdout
+
+
 def dies_once(job: tuple[str, int]) -> None:
     """The first attempt at each job is killed before it has written anything."""
     folder, number = job

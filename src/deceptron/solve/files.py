@@ -115,8 +115,8 @@ def check_suffix(what: str, path: Path, suffixes: tuple[str, ...] = SUFFIXES) ->
         raise ConfigError(f"{what} must end in {', '.join(suffixes)}; got {path.name!r}")
     if suffix in HDF5:
         library("h5py", "hdf5")
-    if suffix in (".zarr", ".nc"):
-        library("zarr" if suffix == ".zarr" else "xarray", "zarr")
+    if suffix == ".nc":
+        library("xarray", "zarr")
     return suffix
 
 

@@ -319,7 +319,6 @@ def _converted(pair: Any, dtype: torch.dtype, device: torch.device | str | None)
 def _check_result(result: Path, overwrite: bool) -> Path:
     """Where the result goes, links followed; a mistake is found before anything is read."""
     kind = check_suffix("result", result, SUFFIXES)
-    check_suffix("result", Path("store.zarr"))
     place = Path(os.path.realpath(result))
     if not place.parent.is_dir():
         raise ConfigError(f"result must lie in a folder that exists; got {result}")
