@@ -85,7 +85,7 @@ def test_a_script_whose_work_is_not_below_main_is_told(tmp_path):
         timeout=200,
         check=True,
     )
-    assert "workers=1: its process died with exit code 1 as it started" in found.stdout
+    assert "workers=1: its process died with exit code 1 as it started, 5 times" in found.stdout
     assert "must begin below `if __name__ == '__main__':`" in found.stdout
 
 

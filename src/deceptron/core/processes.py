@@ -16,7 +16,7 @@ import torch
 
 from deceptron.core.checks import check_count
 from deceptron.core.errors import ConfigError
-from deceptron.core.work import Futures
+from deceptron.core.work import ATTEMPTS, Futures
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -62,16 +62,19 @@ class Pool:
             self._executor = None
 
     def _started(self) -> ProcessPoolExecutor:
-        if self._executor is None:
+        tries = 0
+        while self._executor is None:
             self._context = _Context()
             self._executor = ProcessPoolExecutor(self.workers, self._context, _settle)
             try:
                 self._executor.submit(os.getpid).result()
             except BrokenExecutor as error:
-                raise ConfigError(
-                    f"workers={self.workers}: {self.death()} as it started. In a script, work must "
-                    "begin below `if __name__ == '__main__':`"
-                ) from error
+                words, tries = self.death(), tries + 1
+                if tries == ATTEMPTS:
+                    raise ConfigError(
+                        f"workers={self.workers}: {words} as it started, {tries} times. In a "
+                        "script, work must begin below `if __name__ == '__main__':`"
+                    ) from error
         return self._executor
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,10 +68,8 @@ class Source:
             if isinstance(rows.array, np.memmap):
                 return self
             if not plain.path.is_file():
-                step = max(1, _PIECE // rows.dtype.itemsize // math.prod(rows.shape[1:]))
-                pieces = (rows[k : k + step] for k in range(0, rows.shape[0], step))
                 with replacing(plain.path) as temporary, open(temporary, "wb") as target:
-                    write_npy(target, rows.shape, rows.dtype, pieces)
+                    write_npy(target, rows)
         return plain
 
 
@@ -107,6 +105,14 @@ class Rows:
             found: Array = np.asarray(self.array[rows])
             return found
 
+    def pieces(self) -> Iterator[Array]:
+        """All rows in order, some at a time; what is stored together is read together."""
+        whole = (getattr(self.array, "chunks", None) or (1,))[0]
+        room = _PIECE // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize)
+        step = max(1, room // whole) * whole
+        for start in range(0, self.shape[0], step):
+            yield self[start : start + step]
+
 
 def check_suffix(what: str, path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
     """The file's kind, or an error that lists the kinds; libraries are needed from the start."""
@@ -137,12 +143,12 @@ def arrays(path: Path, names: Collection[str], *, what: str) -> Iterator[dict[st
         yield found
 
 
-def write_npy(file: IO[bytes], shape: Any, dtype: np.dtype[Any], pieces: Iterable[Array]) -> None:
-    """An array of NumPy's, a piece of its rows at a time."""
-    descr = np.lib.format.dtype_to_descr(dtype)
-    header = {"descr": descr, "fortran_order": False, "shape": tuple(shape)}
+def write_npy(file: IO[bytes], rows: Rows) -> None:
+    """An array of NumPy's, a piece of it at a time."""
+    descr = np.lib.format.dtype_to_descr(rows.dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": rows.shape}
     np.lib.format.write_array_header_1_0(file, header)
-    for piece in pieces:
+    for piece in rows.pieces():
         file.write(np.ascontiguousarray(piece).tobytes())
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,7 +29,6 @@ from deceptron.solve.files import HDF5, Array, Rows, library, write_npy
 
 SUFFIXES = (".zarr", ".npz", ".npy", *HDF5)
 MARK = "deceptron"  # an attribute that only stores of ours have
-_PIECE = 2**16
 
 _WORDS = {
     "x": "answers",
@@ -129,25 +128,10 @@ class Store:
             return False
         return True
 
-    def pieces(self, name: str) -> Iterator[Array]:
-        """A column, chunk by chunk."""
-        array = self._open("r")[name]
-        for start in range(0, self.rows, self.chunk_rows):
-            try:
-                yield np.asarray(array[start : start + self.chunk_rows])
-            except ValueError as error:
-                words = f"{name} from row {start} is damaged; run this again"
-                raise ConfigError(f"{self.path}: {words}") from error
-
     def columns(self) -> dict[str, Rows]:
         """What is in it."""
-        return {name: Rows(self.path, array, "result") for name, array in self._open("r").arrays()}
-
-    def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and dtype of each column."""
         arrays = dict(self._open("r").arrays())
-        known = [name for name in _WORDS if name in arrays]
-        return {name: (arrays[name].shape, arrays[name].dtype) for name in known}
+        return {name: Rows(self.path, arrays[name], "result") for name in COLUMNS if name in arrays}
 
     def attributes(self) -> dict[str, Any]:
         """Of the store as a whole."""
@@ -186,21 +170,16 @@ class Store:
 
 def endings(columns: Mapping[str, Rows]) -> dict[str, Any]:
     """How many rows ended in which way, and by which rule; how many sensors were dropped."""
-
-    def pieces(name: str) -> Iterator[Array]:
-        for start in range(0, columns[name].shape[0], _PIECE):
-            yield columns[name][start : start + _PIECE]
-
     found: dict[str, Any] = {}
     for name, column, kinds in (("statuses", "status", Status), ("reasons", "reason", Reason)):
         counts = np.zeros(len(kinds), dtype=np.int64)
-        for piece in pieces(column):
+        for piece in columns[column].pieces():
             counts += np.bincount(piece, minlength=len(kinds))
         found[name] = {kind.name: int(counts[kind]) for kind in kinds if counts[kind]}
     if "trust" in columns:
-        found["flagged"] = sum(int((piece > 1).sum()) for piece in pieces("trust"))
+        found["flagged"] = sum(int((piece > 1).sum()) for piece in columns["trust"].pieces())
     if "dropped" in columns:
-        found["dropped"] = sum(int(piece.sum()) for piece in pieces("dropped"))
+        found["dropped"] = sum(int(piece.sum()) for piece in columns["dropped"].pieces())
     return found
 
 
@@ -246,14 +225,14 @@ def _attributes(name: str) -> dict[str, Any]:
 
 def _npy(store: Store, path: Path) -> None:
     with open(path, "wb") as file:
-        write_npy(file, *store.layout()["x"], store.pieces("x"))
+        write_npy(file, store.columns()["x"])
 
 
 def _npz(store: Store, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
-        for name, (shape, dtype) in store.layout().items():
+        for name, rows in store.columns().items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                write_npy(member, shape, dtype, store.pieces(name))
+                write_npy(member, rows)
         with archive.open(f"{MARK}.npy", "w") as member:
             np.lib.format.write_array(member, np.array(json.dumps(store.attributes().get(MARK))))
 
@@ -263,10 +242,10 @@ def _hdf5(store: Store, path: Path) -> None:
     with _Disk(path, "w+") as disk:
         with h5py.File(disk, "w") as target:
             target.attrs[MARK] = json.dumps(store.attributes().get(MARK))
-            for name, (shape, dtype) in store.layout().items():
-                table, done = target.create_dataset(name, shape, dtype=dtype), 0
+            for name, rows in store.columns().items():
+                table, done = target.create_dataset(name, rows.shape, dtype=rows.dtype), 0
                 table.attrs.update(_attributes(name))
-                for piece in store.pieces(name):
+                for piece in rows.pieces():
                     table[done : done + len(piece)] = piece
                     done += len(piece)
                     disk.check()
