@@ -55,6 +55,11 @@ def log_determinant(shape: Shape, t: float | Tensor, jacobian: Tensor) -> Tensor
     return torch.linalg.slogdet(inner).logabsdet
 
 
+def odds_of(weights: Any) -> Odds:
+    """The same for the choice of answers and for what is left open."""
+    return Odds.of(weights, weights)
+
+
 def believed(laws: Laws, **changes: Any) -> Beliefs:
     """Corrections by these laws where the start does not explain, unless told otherwise."""
     plain = Beliefs(

@@ -19,7 +19,7 @@ from deceptron.solve.descents.posterior import (
     ScoreDecrease,
 )
 from deceptron.solve.protocols import SearchState
-from tests.laws.dense import covariance, normal
+from tests.laws.dense import covariance, normal, odds_of
 from tests.solve.linear_case import NOISE, Case, tabled_for, with_beliefs
 
 
@@ -175,7 +175,7 @@ def test_a_row_about_the_family_ends_at_the_posterior_mean_of_its_likeliest_law(
 
 def test_where_no_family_is_known_no_row_is_about_it():
     case = Case(8, 12)
-    case.pair = with_beliefs(case.pair, surrogate=Odds.of([[0.0, 1.0, 9.0], [0.0] * 3, [0.0] * 3]))
+    case.pair = with_beliefs(case.pair, surrogate=odds_of([[0.0, 1.0, 9.0], [0.0] * 3, [0.0] * 3]))
     _, y = case.observe(6)
     found = dc.solve(case.pair, y, noise_std=NOISE)
     assert set(found.rule.tolist()) == {CORRECTED}
