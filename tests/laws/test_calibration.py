@@ -14,7 +14,7 @@ from deceptron.laws.data import DataLaws
 from deceptron.laws.odds import START, Odds
 from deceptron.laws.shapes import corrections_of, roughened
 from deceptron.laws.start import StartLaw
-from deceptron.laws.tables import tabled
+from deceptron.laws.tables import Formed, tabled
 from tests.laws.dense import (
     M,
     N,
@@ -32,7 +32,7 @@ def calibrated() -> Calibration:
     laws, (jacobian,) = corrections()
     family = gaussian_of(family_rows(), laws.shapes[0])
     about_mean = roughened(family)
-    about_mean = tabled(about_mean, [about_mean.scale * jacobian])
+    about_mean = tabled(about_mean, [Formed(about_mean.scale * jacobian)])
     start = StartLaw(
         shape=3,
         size=8,
@@ -244,9 +244,7 @@ def laws(document):
         lambda d, t: t.update(
             {"corrections.log_variances": t["corrections.log_variances"][:, :-1]}
         ),
-        lambda d, t: t.update(
-            {"roughened.log_determinants": t["roughened.log_determinants"][:-1]}
-        ),
+        lambda d, t: t.update({"roughened.log_determinants": t["roughened.log_determinants"][:-1]}),
         lambda d, t: t.update({"data.0.spectra": 0 * t["data.0.spectra"]}),
         lambda d, t: t.update({"data.1.spectra": t["data.1.spectra"][:-1]}),
         lambda d, t: t.pop("data.0.mean"),

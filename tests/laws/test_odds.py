@@ -74,7 +74,9 @@ def test_rows_for_which_all_kinds_are_as_good_leave_the_odds_as_expected():
     alike = fit_odds(surprise, over, error, error)
     torch.testing.assert_close(alike.open, Odds.expected().open)
     error[START + 1 :] -= PRICE
-    torch.testing.assert_close(fit_odds(surprise, over, error, error).answer, Odds.expected().answer)
+    torch.testing.assert_close(
+        fit_odds(surprise, over, error, error).answer, Odds.expected().answer
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
