@@ -36,7 +36,7 @@ from deceptron.laws.odds import (
 from deceptron.laws.score import Chosen, Quadratics, choose, fitted
 from deceptron.solve.boxed import least_in_box
 from deceptron.solve.growth import grow
-from deceptron.solve.model import Model, Point
+from deceptron.solve.model import Model, Point, round_off
 from deceptron.solve.protocols import Descent, Proposal, Rule, SearchState, Step
 from deceptron.solve.rows import RowData, joined, norm
 from deceptron.solve.subspace import Subspace
@@ -380,9 +380,9 @@ class Posterior(Descent[Believed]):
             provisional=guessing,
             predicted=(s * state.predicted).to(x),
             score=Score(
-                2 / (model.objective.level.double() * state.noise).square(),
+                per_misfit := 2 / (model.objective.level.double() * state.noise).square(),
                 change,
-                model.objective.limit * state.noise.to(x),
+                per_misfit * round_off(point, model.objective).double(),
             ),
         )
 
@@ -390,12 +390,12 @@ class Posterior(Descent[Believed]):
 @dataclass(frozen=True)
 class Score:
     """What a misfit counts in the score, by how much the prior's part of it changes on the way, and
-    the RMS residual that noise of the law's size may leave.
+    how far two evaluations of the score may differ.
     """
 
     per_misfit: Float[Tensor, " B"]
     change: Float[Tensor, " B"]
-    limit: Float[Tensor, " B"]
+    round_off: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -427,7 +427,11 @@ class ScoreDecrease:
         assert score is not None
         assert step.proposal.predicted is not None
         actual = score.per_misfit * (point.fit.double() - trial.fit) - score.change
-        lower = actual > (self.share * step.proposal.predicted).clamp_min(0.0)
+        asked = self.share * step.proposal.predicted
+        lower = actual > asked.clamp_min(0.0)
+        # What is asked for cannot be told from round-off, at this share of the way or at a smaller.
+        drowned = ~guessing & (asked <= score.round_off)
+        lower = lower & ~drowned
         refining = point.explained
         accept = torch.where(guessing, trial.explained, (lower & ~refining) | trial.explained)
         accept = torch.where(refining, trial.explained & lower, accept) & trial.fit.isfinite()
@@ -435,7 +439,7 @@ class ScoreDecrease:
         last = share <= 0.5**self.most_halvings
         scale = torch.where(accept, self._first, share / 2)
         trials = torch.where(accept, 0, state.rejections + 1)
-        return accept, SearchState(scale, trials), ~accept & last
+        return accept, SearchState(scale, trials), ~accept & (last | drowned)
 
 
 def _room(
@@ -443,8 +447,9 @@ def _room(
 ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:
     """How far the bounds are below and above."""
     sides = (-torch.inf, torch.inf) if box is None else (box.low, box.high)
-    low, high = (torch.as_tensor(side).to(origin).double() - origin.double() for side in sides)
-    return low, high
+    here = origin.double()
+    low, high = (torch.as_tensor(side, dtype=here.dtype, device=here.device) for side in sides)
+    return low - here, high - here
 
 
 def _inside(
