@@ -242,9 +242,13 @@ def _literals(node: ast.AST) -> Iterator[tuple[float, ast.expr]]:
         for number, where in _literals(node.operand):
             yield -number, where
         return
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        if not isinstance(node.value, bool):
-            yield float(node.value), node
+    found: object = node.value if isinstance(node, ast.Constant) else None
+    if (
+        isinstance(node, ast.expr)
+        and isinstance(found, (int, float))
+        and not isinstance(found, bool)
+    ):
+        yield float(found), node
     for name, part in ast.iter_fields(node):
         if name not in ("annotation", "returns"):
             for child in part if isinstance(part, list) else [part]:
