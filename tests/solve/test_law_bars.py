@@ -91,16 +91,16 @@ def test_what_the_family_leaves_open_widens_bars_of_other_kinds():
     known = known.replaced(calibration=replace(known.calibration, interval_factor=0.02))
     _, y = case.observe(5)
     alone = dc.solve(known, y, noise_std=NOISE).std
-    half = Odds.of([[2.0, -50.0, 0.9], [0.0] * 3, [0.0] * 3])  # a quarter for the family
-    mixed = dc.solve(with_beliefs(known, surrogate=half), y, noise_std=NOISE)
+    # A quarter for the family.
+    open_weights = torch.tensor([[2.0, -50.0, 0.9], [0.0] * 3, [0.0] * 3]).double()
+    odds = Odds(Odds.only(START).answer, open_weights)
+    mixed = dc.solve(with_beliefs(known, surrogate=odds), y, noise_std=NOISE)
     assert bool((mixed.iterations == 0).all())
-    nothing = torch.zeros(1, dtype=torch.float64)
-    share = float(half.chances(nothing, nothing, priced=False)[0, FAMILY])
-    assert 0.1 < share < 0.5
+    share = float(torch.softmax(open_weights[0], 0)[FAMILY])
     shape = size = torch.zeros(5, dtype=torch.int64)
     open_ = family.std(shape, size, torch.ones(5, dtype=torch.float64))[1]
     wanted = ((1 - share) * alone**2 + share * open_**2).sqrt()
-    torch.testing.assert_close(mixed.std, torch.maximum(alone, wanted), rtol=1e-6, atol=0)
+    torch.testing.assert_close(mixed.std, wanted, rtol=1e-6, atol=0)
     assert bool((mixed.std > 1.001 * alone).any())
 
 
