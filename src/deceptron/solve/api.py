@@ -13,7 +13,7 @@ from deceptron.core.box import Bounds
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
-from deceptron.solve.failures import with_failures_begun_again
+from deceptron.solve.failures import with_failures_begun_again, with_less_plausible_left
 from deceptron.solve.forward import judged_together
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.methods import Method
@@ -156,5 +156,6 @@ def _carried_out(
         outcome = plan.run(model, plan.start, plan.target, recorder, listener)
         if plan.beliefs is not None:
             plan, outcome = with_failures_begun_again(plan, outcome, recorder)
+            outcome = with_less_plausible_left(plan, outcome)
     seconds = time.perf_counter() - started + (0.0 if before is None else before.seconds)
     return solution_of(plan, outcome, recorder, asked.method.name, seconds)

@@ -287,7 +287,10 @@ class Posterior(Descent[Believed]):
         quadratics = span.quadratics()
         low, high = _room(origin, box)
         count = model.objective.count.double().expand(len(origin))
-        stated: dict[str, Any] = {"count": count, "loudest": state.loudest, "told": self.told}
+        # Directions that a subspace lacks look like noise; what a linearisation of all of space
+        # gets wrong is noise.
+        loudest = torch.full_like(count, torch.inf) if complete else state.loudest
+        stated: dict[str, Any] = {"count": count, "loudest": loudest, "told": self.told}
         if kind == FAMILY and not complete:
             # Their data have chosen, in all of space.
             law = state.family_shape, state.family_size
