@@ -50,8 +50,9 @@ def solve(
         solution = dc.solve(pair, y, forward=problem)  # on the true simulator
         solution.x, solution.std, solution.trust
 
-    The default, ``guarded``, starts at g(y), the network's answer, and keeps it where it explains
-    the data to the noise. Elsewhere it adds the most plausible correction that makes it fit.
+    The default, ``guarded``, starts at g(y), the network's answer. From how well that explains the
+    data, and how well the training family does, it keeps it, corrects it by what is most
+    plausible, or answers by what the family makes of the data.
     Other methods minimise ``0.5 * mean(((f(x) - y) / s)**2)`` within the bounds, in the pair's
     normalised units, s = 1 where no noise is known; with a ``prior``, the negative log posterior.
     Rows never influence each other: N rows together give what N solves give.
