@@ -126,7 +126,7 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
     tensors = writer.tensors
     names = ("surrogate_error", "start", "rows", *_FACTORS)
     document: dict[str, Any] = {name: getattr(calibration, name) for name in names}
-    document["version"] = VERSION
+    document["version"] = None if calibration.outdated else VERSION
     if isinstance(calibration.noise_std, Tensor):
         tensors["noise_std"] = calibration.noise_std
     elif calibration.noise_std is not None:
