@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 
-from deceptron.laws.odds import CORRECTION, FAMILY, PRICE, START, Odds, features, fit_odds, misfit
+from deceptron.laws.odds import (
+    CORRECTION,
+    EXPECTED,
+    FAMILY,
+    PRICE,
+    START,
+    Odds,
+    features,
+    fit_odds,
+    misfit,
+)
 from tests.laws.dense import normal, odds_of
 
 
@@ -68,15 +78,39 @@ def test_the_fit_recovers_the_odds_that_rows_were_drawn_by():
 
 
 def test_rows_for_which_all_kinds_are_as_good_leave_the_odds_as_expected():
-    """As good at their price, for the answer; the same errors and bars, for what is left open."""
+    """As good at their price: nothing is at stake."""
     surprise, over = rows(300)
     error = torch.ones(3, 300, COMPONENTS, dtype=torch.float64)
-    alike = fit_odds(surprise, over, error, error)
-    torch.testing.assert_close(alike.open, Odds.expected().open)
     error[START + 1 :] -= PRICE
-    torch.testing.assert_close(
-        fit_odds(surprise, over, error, error).answer, Odds.expected().answer
-    )
+    found = fit_odds(surprise, over, error, error)
+    torch.testing.assert_close(found.answer, Odds.expected().answer)
+
+
+def test_the_more_rows_say_that_all_kinds_are_as_likely_the_nearer_to_a_third_each_is_open():
+    """The same errors and bars for each kind: evidence against whoever was sure of one."""
+    apart = [float((Odds.expected().left_open(*rows(300)) - 1 / 3).abs().mean())]
+    for count in (3, 30, 300):
+        surprise, over = rows(count)
+        error = torch.ones(3, count, COMPONENTS, dtype=torch.float64)
+        found = fit_odds(surprise, over, error, error)
+        apart.append(float((found.left_open(*rows(300)) - 1 / 3).abs().mean()))
+    assert apart == sorted(apart, reverse=True)
+    assert apart[0] > 0.3
+    assert apart[-1] < 0.02
+
+
+def test_the_fit_is_the_stationary_point_of_the_weighted_entropy():
+    """By hand: soft targets of sixteen independent numbers, and the pull of the expectation."""
+    surprise, over = rows(40, seed=2)
+    error = normal(3, 40, COMPONENTS, seed=4).abs() + 0.5
+    std = normal(3, 40, COMPONENTS, seed=5).abs() + 0.5
+    density = (-0.5 * (error / std).clamp(max=3.0) ** 2 - std.log()).mean(2)
+    target = (16 * density).exp() / (16 * density).exp().sum(0)
+    found = fit_odds(surprise, over, error, std)
+    phi = torch.stack([torch.ones(40).double(), surprise.asinh(), over.asinh()])
+    data = phi @ (softmax_of(found.open, surprise, over) - target.T)
+    pull = 8.0 * (found.open - torch.tensor(EXPECTED, dtype=torch.float64).T) / 9
+    assert float((data + pull).abs().max()) < 1e-3 * float(data.abs().max())
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
