@@ -80,7 +80,7 @@ def judged(
         SimpleNamespace(fit=value * one, misfit=value * one, explained=(flag * one).bool())
         for value, flag in ((fit, explained), (trial, after))
     ]
-    score = Score(2 * one, change * one, one)
+    score = Score(2 * one, change * one, more.pop("round_off", 1e-12) * one)
     proposal = SimpleNamespace(
         provisional=(one * more.pop("guessing", False)).bool(),
         score=score,
@@ -117,6 +117,20 @@ def test_a_step_that_is_not_taken_is_halved_five_times_and_then_given_up():
             break
         assert scale == 0.5**halvings
     assert halvings == 6
+
+
+def test_a_step_whose_promise_cannot_be_told_from_round_off_is_given_up_at_once():
+    """A twentieth of what is promised is asked for, and shorter steps promise less."""
+    lower = {"fit": 8.0, "trial": 7.0, "predicted": 10.0}
+    assert judged(**lower, round_off=0.4) == (True, 1.0, 0, False)
+    taken, _, _, over = judged(**lower, round_off=0.6)
+    assert (taken, over) == (False, True)
+    # But for what explains, which is taken whatever was promised, and for the start's law.
+    assert judged(**lower, after=True, round_off=0.6) == (True, 1.0, 0, False)
+    first = {"guessing": True, "scale": 2.0, "guesses": True}
+    assert judged(**lower, **first, round_off=0.6) == (False, 1.0, 1, False)
+    # A row that was explained already gains nothing that could be told.
+    assert judged(**lower, explained=True, after=True, round_off=0.6)[0] is False
 
 
 def test_what_explains_is_taken_and_what_is_explained_must_stay_so():
