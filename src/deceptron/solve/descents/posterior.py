@@ -177,19 +177,21 @@ class Posterior(Descent[Believed]):
     ) -> list[Rule]:
         """Rows that their law has no more to say of."""
         objective = model.objective
-        residual, noise = objective.residual(point.fit), state.noise.to(point.x)
+        # Noise that the data themselves do not show is what a linearisation gets wrong.
+        louder = torch.minimum(state.noise, state.loudest)
+        residual, noise = objective.residual(point.fit), louder.to(point.x)
         # An RMS residual that noise of this size may leave.
         at_noise = residual <= objective.limit * noise.clamp_min(1.0)
-        louder = at_noise & (noise > NOISIER)
+        noisier = at_noise & (noise > NOISIER)
         if before is None:
             stays = state.kind == START
             return [
                 (Reason.DISCREPANCY, stays & point.explained),
-                (Reason.NOISIER, stays & louder),
+                (Reason.NOISIER, stays & noisier),
                 (Reason.START_IS_BETTER, stays),
             ]
         settled = torch.ones_like(at_noise)
-        chance = (state.freedom * state.noise.square()).to(point.x)
+        chance = (state.freedom * louder.square()).to(point.x)
         if state.expected.shape[1]:
             # As far from what was expected as chance is, and round-off: linearising again would
             # change little.
@@ -203,7 +205,7 @@ class Posterior(Descent[Believed]):
         excess = objective.count * excess / objective.level.square() / LINEARISATIONS
         return [
             (Reason.DISCREPANCY, point.explained & settled),
-            (Reason.NOISIER, louder & settled),
+            (Reason.NOISIER, noisier & settled),
             (Reason.NO_PROGRESS, gain <= torch.maximum(chance, excess)),
         ]
 
