@@ -116,9 +116,9 @@ _ABOUT: dict[Reason, tuple[Status, str]] = {
     ),
     Reason.START_IS_BETTER: (
         Status.STALLED,
-        "left at its start, which does not explain the data: corrections did not help on "
-        "validation rows (several x give the same y, or the surrogate is inaccurate: pass "
-        "forward=)",
+        "left at its start, which does not explain the data: other answers were less plausible, or "
+        "did not help on validation rows (several x give the same y, or the surrogate is "
+        "inaccurate: pass forward=)",
     ),
 }
 Reason.__doc__ = _with_members(Reason, {reason: reason.words for reason in Reason})
