@@ -26,15 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from deceptron.core.corrections import SIZES, Corrections
 from matplotlib.figure import Figure
+from torch import Tensor
 
 import deceptron as dc
 from benchmarks.common import RESULTS, publish
 from benchmarks.memory import peak_mib
 from benchmarks.trusted import measured, rmse
+from deceptron.laws.law import Laws
+from deceptron.laws.shapes import corrections_of
 from deceptron.plot.files import write_figure
-from deceptron.train import tables
+from deceptron.train import beliefs
 
 SEED, SIMULATIONS = 7, 200
 # Rows, and unknowns at most, of the table of networks.
@@ -81,21 +83,39 @@ def spent(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
+def corrections(family: Tensor) -> Laws:
+    found = corrections_of(family)
+    assert found is not None
+    return found
+
+
+def tabled_by(
+    laws: Laws, largest: int, pair: dc.Deceptron, problem: dc.problems.Problem, points: Tensor
+) -> Laws:
+    """With tables; the Jacobian is formed for up to so many unknowns."""
+    beliefs.LARGEST_DENSE = largest
+    return beliefs._with_tables([laws], pair, problem, points, lambda share: None)[0]
+
+
 def one(what: str, grid: int) -> dict[str, object]:
     problem = dc.problems.get("darcy-2d", grid=grid)
     pair = dc.load("darcy-2d").at_grid(grid)
 
     def tabled() -> None:
         family = problem.sample(512, generator=torch.Generator().manual_seed(1))
-        corrections = Corrections.of(family, largest=1024, kept=128)
-        tables.with_tables(corrections, pair, problem, family[: tables.POINTS])
+        tabled_by(
+            corrections(family),
+            10**6 if what == "dense tables" else 1,
+            pair,
+            problem,
+            family[: beliefs.POINTS],
+        )
 
     work: dict[str, Callable[[], object]] = {
         "prior": lambda: problem.prior,
         "dense tables": tabled,
         "tables": tabled,
     }
-    tables.LARGEST_DENSE = 10**6 if what == "dense tables" else 1
     before = peak_mib()
     cpu = spent(work[what])
     return {
@@ -209,15 +229,14 @@ def accuracy() -> None:
     for name in ("heat-2d", "advection-diffusion-2d", "darcy-2d", "allen-cahn-2d"):
         problem, pair = dc.problems.get(name), dc.load(name)
         family = problem.sample(512, generator=torch.Generator().manual_seed(1))
-        plain = Corrections.of(family, largest=1024, kept=128)
+        plain = corrections(family)
         found = []
         for largest, points in ((10**6, family[:2]), (10**6, family[:1]), (1, family[:2])):
-            tables.LARGEST_DENSE = largest
-            made = tables.with_tables(plain, pair, problem, points)
-            found.append(made.log_determinant(plain.strengths(one_row))[:, :, 0])
+            made = tabled_by(plain, largest, pair, problem, points)
+            found.append(made.log_determinant(plain.strengths(one_row)[:, None])[:, :, 0])
         exact, point, sketched = found
         for size in (0.03, 0.1, 0.3):
-            place = SIZES.index(size)
+            place = min(range(len(plain.sizes)), key=lambda k: abs(plain.sizes[k] - size))
             off, other = ((part / exact - 1).abs()[:, place] for part in (sketched, point))
             rows.append(
                 {

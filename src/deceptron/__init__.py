@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deceptron.solve import methods, outliers, reverse_price, solve, solve_file
     from deceptron.train import recalibrate, train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CheckpointError",

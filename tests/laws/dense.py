@@ -13,7 +13,7 @@ from deceptron.laws.beliefs import Beliefs
 from deceptron.laws.law import Laws, Shape
 from deceptron.laws.odds import Odds
 from deceptron.laws.shapes import corrections_of
-from deceptron.laws.tables import tabled
+from deceptron.laws.tables import Formed, tabled
 
 N, M = 10, 14
 
@@ -45,7 +45,7 @@ def corrections(*, seed: int = 0, points: int = 1) -> tuple[Laws, list[Tensor]]:
     laws = corrections_of(family_rows(seed=seed))
     assert laws is not None
     jacobians = [30 * normal(M, N, seed=seed + k + 1) / laws.scale for k in range(points)]
-    return tabled(laws, [laws.scale * j for j in jacobians]), jacobians
+    return tabled(laws, [Formed(laws.scale * j) for j in jacobians]), jacobians
 
 
 def log_determinant(shape: Shape, t: float | Tensor, jacobian: Tensor) -> Tensor:
@@ -53,6 +53,11 @@ def log_determinant(shape: Shape, t: float | Tensor, jacobian: Tensor) -> Tensor
     inner = torch.eye(len(jacobian), dtype=torch.float64)
     inner = inner + t * jacobian @ covariance(shape) @ jacobian.T
     return torch.linalg.slogdet(inner).logabsdet
+
+
+def odds_of(weights: Any) -> Odds:
+    """The same for the choice of answers and for what is left open."""
+    return Odds.of(weights, weights)
 
 
 def believed(laws: Laws, **changes: Any) -> Beliefs:

@@ -35,7 +35,7 @@ def total(laws, shape, size, jacobian):
 
 
 def price_of(noise, *, told):
-    """Minus twice the logarithm of ``v^-PREFERENCE``, and of the odds that a stated one is wrong."""
+    """Minus twice the logarithm of ``v^-PREFERENCE``, and of the odds that it is wrong."""
     odds = torch.where(noise > 1, -2 * math.log(0.01), 0.0) if told else 0.0
     return 2 * PREFERENCE * noise.log() + odds
 
@@ -86,7 +86,7 @@ def test_the_least_value_its_place_and_the_determinant_are_those_of_the_dense_ga
 
 
 def test_the_tabled_determinant_and_that_of_the_row_itself_agree():
-    """But for what lies between the nodes: a chord of a function that bends by a quarter at most."""
+    """But for what lies between nodes: a chord of a function that bends by a quarter at most."""
     laws, (jacobian,) = corrections()
     quadratics, t = everything(laws, jacobian, drawn(laws, jacobian)), laws.strengths(laws.units)
     tabled = laws.log_determinant(t[:, None].expand(-1, ROWS))
@@ -156,7 +156,9 @@ def test_a_law_of_given_shape_and_size_is_the_dense_posterior():
         )
         decided = (posterior @ jacobian.T @ jacobian).trace()
         assert float(found.freedom[row]) == pytest.approx(float(decided), rel=1e-6)
-        form = (r[row] - jacobian @ found.z[row]).square().sum() + found.z[row] @ prior @ found.z[row]
+        form = (r[row] - jacobian @ found.z[row]).square().sum() + found.z[row] @ prior @ found.z[
+            row
+        ]
         assert float(found.value[row]) == pytest.approx(float(form), rel=1e-6)
 
 

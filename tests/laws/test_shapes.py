@@ -68,7 +68,10 @@ def test_channels_of_a_field_have_corrections_in_their_own_units():
     still = family * torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
     assert bool((corrections_of(still).spread > 0).all())
     torch.testing.assert_close(
-        corrections_of(family[:, :1]).units, torch.full((16,), plain.scale).double(), rtol=0.2, atol=0
+        corrections_of(family[:, :1]).units,
+        torch.full((16,), plain.scale).double(),
+        rtol=0.2,
+        atol=0,
     )
 
 
@@ -98,7 +101,9 @@ def test_distance_is_that_of_the_dense_law_of_each_row():
         off[k] @ torch.linalg.solve(t[k] * covariance(laws.shapes[int(shape[k])]), off[k])
         for k in range(4)
     ]
-    torch.testing.assert_close(laws.distance(off, shape, size), torch.stack(wanted), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        laws.distance(off, shape, size), torch.stack(wanted), rtol=1e-6, atol=0
+    )
 
 
 def components(spectrum: torch.Tensor) -> Laws:
@@ -159,6 +164,6 @@ def test_a_gaussian_on_waves_is_roughened_in_its_waves():
     laws = roughened(DiagonalGaussian(torch.zeros(16).double(), grid, spectrum))
     assert {type(shape.basis) for shape in laws.shapes} == {GridBasis}
     assert all(
-        bool((b.spectrum[-1] / b.spectrum[0] > a.spectrum[-1] / a.spectrum[0]))
+        bool(b.spectrum[-1] / b.spectrum[0] > a.spectrum[-1] / a.spectrum[0])
         for a, b in zip(laws.shapes, laws.shapes[1:], strict=False)
     )

@@ -26,14 +26,17 @@ def test_log_determinants_are_those_of_dense_matrices(place):
 
 
 def test_between_the_nodes_a_table_is_a_chord_of_the_determinant_and_ends_at_its_ends():
-    """Each eigenvalue gives a function of log t that bends upwards by a quarter at most: over a step
-    h of it the chord is above by no more than h^2 / 32.
+    """Each eigenvalue gives a function of log t that bends upwards by a quarter at most: over a
+    step h of it the chord is above by no more than h^2 / 32.
     """
     laws, (jacobian,) = corrections()
     t = laws.strengths(jacobian)[:, None]
     found = laws.log_determinant(t)[:, :, 0]
     exact = torch.stack(
-        [torch.stack([log_determinant(s, float(v), jacobian) for v in t[:, 0]]) for s in laws.shapes]
+        [
+            torch.stack([log_determinant(s, float(v), jacobian) for v in t[:, 0]])
+            for s in laws.shapes
+        ]
     )
     above = found - exact
     step = (DETERMINANT_NODES[1] - DETERMINANT_NODES[0]) * torch.tensor(10.0).log()
@@ -81,7 +84,7 @@ def test_tables_do_not_depend_on_the_unit_of_x(unit):
     found = []
     for scale in (1.0, unit):
         laws = corrections_of(scale * family)
-        laws = tables.tabled(laws, [laws.scale * jacobian / scale])
+        laws = tables.tabled(laws, [tables.Formed(laws.scale * jacobian / scale)])
         t = laws.strengths(jacobian)[:, None]
         place = torch.tensor([3]), torch.tensor([20])
         std = laws.std(*place, torch.ones(1, dtype=torch.float64))[1] / scale
@@ -124,7 +127,7 @@ def compared(laws, jacobian, *, rank):
     """Dense and sketched tables, and the products that the latter took."""
     matrix, rng = Matrix(jacobian), torch.Generator().manual_seed(0)
     sketch = tables.sketched(laws, laws.shapes[0].basis, matrix, generator=rng, rank=rank)
-    pair = [tables.tabled(laws, [point]) for point in (jacobian, sketch)]
+    pair = [tables.tabled(laws, [point]) for point in (tables.Formed(jacobian), sketch)]
     return *pair, matrix.products
 
 
@@ -201,8 +204,9 @@ def test_channels_have_remainders_of_their_own():
 def test_points_are_averaged_and_whoever_listens_hears_the_share():
     laws, jacobians = corrections(points=2)
     heard = []
-    found = tables.tabled(laws, [laws.scale * j for j in jacobians], listener=heard.append)
-    each = [tables.tabled(laws, [laws.scale * j]).tables for j in jacobians]
+    points = [tables.Formed(laws.scale * j) for j in jacobians]
+    found = tables.tabled(laws, points, listener=heard.append)
+    each = [tables.tabled(laws, [point]).tables for point in points]
     mean = (each[0].log_determinants + each[1].log_determinants) / 2
     torch.testing.assert_close(found.tables.log_determinants, mean)
     assert heard == sorted(heard)

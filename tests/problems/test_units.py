@@ -307,7 +307,9 @@ def test_channels_keep_their_units_on_another_grid(tmp_path):
     error = ((solution.x - test.x[:4]) / units).square().mean((0, 2, 3)).sqrt()
     assert float(error.max()) < 0.05
     again = dc.load(dc.save(fine, tmp_path / "fine.safetensors"))
-    assert torch.equal(dc.solve(again, test.y[:4], forward=waves(24)).x, solution.x)
+    found = dc.solve(again, test.y[:4], forward=waves(24)).x
+    # Laws are stored in single precision: a tenth of what the noise leaves open.
+    torch.testing.assert_close(found / units, solution.x / units, rtol=0, atol=0.005)
     vector = dc.train(mixed(), "smoke", progress=False)
     with pytest.raises(dc.ConfigError, match="no points of a grid"):
         vector.at_grid(6, latents="cells")

@@ -15,7 +15,7 @@ from deceptron.laws.calibration import Calibration
 from deceptron.laws.law import Laws, Shape
 from deceptron.laws.noise import PREFERENCE
 from deceptron.laws.shapes import corrections_of
-from deceptron.laws.tables import tabled
+from deceptron.laws.tables import Formed, tabled
 from deceptron.solve.model import Model
 from deceptron.solve.plan import Plan, prepare
 from deceptron.solve.request import Request
@@ -52,7 +52,7 @@ def with_beliefs(pair: dc.Deceptron, **changes: Any) -> dc.Deceptron:
 
 def tabled_for(laws: Laws, matrix: Tensor, noise: float = NOISE) -> Laws:
     """Laws with the tables of ``y = matrix x``."""
-    return tabled(laws, [laws.scale * matrix / noise])
+    return tabled(laws, [Formed(laws.scale * matrix / noise)])
 
 
 class Case:

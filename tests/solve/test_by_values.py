@@ -8,8 +8,8 @@ from torch import nn
 import deceptron as dc
 from deceptron.core import Reason
 from deceptron.solve.span import Directions
-from tests.solve.pairs import fitted_mlp_pair, invertible_pair
 from tests.solve.linear_case import NOISE
+from tests.solve.pairs import fitted_mlp_pair, invertible_pair
 from tests.solve.test_gaps import known_family
 
 

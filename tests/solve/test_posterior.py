@@ -203,9 +203,7 @@ def test_what_the_surrogate_cannot_explain_is_never_called_converged():
     x, _ = case.observe(40)
     bent = x @ case.matrix.T
     y = bent + 6 * NOISE * torch.sin(9 * bent) + NOISE * normal(40, 30, seed=5)
-    pair = case.pair.replaced(
-        calibration=replace(case.pair.calibration, surrogate_error=6 * NOISE)
-    )
+    pair = case.pair.replaced(calibration=replace(case.pair.calibration, surrogate_error=6 * NOISE))
     solution = dc.solve(pair, y, noise_std=NOISE)
     assert not bool(solution.explained.any())
     assert not bool(solution.converged.any())
@@ -308,7 +306,9 @@ def test_a_start_that_odds_leave_alone_is_no_answer_that_is_called_explained():
     assert bool((found.reason[left] == Reason.START_IS_BETTER).all())
     assert bool((found.status[left] == Status.STALLED).all())
     # On a simulator others are asked.
-    assert bool((dc.solve(pair, y, noise_std=NOISE, forward=case.simulate).iterations[left] > 0).all())
+    assert bool(
+        (dc.solve(pair, y, noise_std=NOISE, forward=case.simulate).iterations[left] > 0).all()
+    )
 
 
 def test_odds_that_always_correct_move_what_is_explained_too():

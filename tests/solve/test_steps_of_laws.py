@@ -19,7 +19,7 @@ from deceptron.solve.descents.posterior import (
     ScoreDecrease,
 )
 from deceptron.solve.protocols import SearchState
-from tests.laws.dense import covariance, normal
+from tests.laws.dense import covariance, normal, odds_of
 from tests.solve.linear_case import NOISE, Case, tabled_for, with_beliefs
 
 
@@ -44,7 +44,9 @@ def test_what_a_step_promises_is_the_decrease_of_the_dense_score(share):
         for _ in range(2):
             state = descent.prepare(model, point, state, None)
             proposal = descent.propose(model, point, state, scale)
-            jacobian = torch.func.vmap(torch.func.jacfwd(lambda row: forward(row[None])[0]))(point.x)
+            jacobian = torch.func.vmap(torch.func.jacfwd(lambda row: forward(row[None])[0]))(
+                point.x
+            )
 
             def prior(row, at, state=state):
                 t = (case.laws.scale * case.laws.sizes[int(state.size[row])]) ** 2
@@ -56,7 +58,9 @@ def test_what_a_step_promises_is_the_decrease_of_the_dense_score(share):
                 noise = float(state.noise[row]) ** 2
                 here, there = prior(row, point.x[row]), prior(row, proposal.x[row])
                 change = float((there - here) / noise)
-                assert float(proposal.score.change[row]) == pytest.approx(change, rel=1e-5, abs=1e-6)
+                assert float(proposal.score.change[row]) == pytest.approx(
+                    change, rel=1e-5, abs=1e-6
+                )
                 r = (point.y[row] - y[row]) / NOISE
                 # The linearised score falls by as much as is promised, in proportion to the share.
                 ahead = r + jacobian[row] @ (state.goal[row] - point.x[row]) / NOISE
@@ -67,14 +71,16 @@ def test_what_a_step_promises_is_the_decrease_of_the_dense_score(share):
             point = model.values(descent.propose(model, point, state, scale / 2).x, plan.target)
 
 
-def judged(*, fit, trial, explained=False, after=False, change=0.0, predicted=10.0, scale=1.0, **more):
+def judged(
+    *, fit, trial, explained=False, after=False, change=0.0, predicted=10.0, scale=1.0, **more
+):
     """What becomes of one row; a misfit counts twice, as with noise of one."""
     one = torch.ones(1, dtype=torch.float64)
     points = [
         SimpleNamespace(fit=value * one, misfit=value * one, explained=(flag * one).bool())
         for value, flag in ((fit, explained), (trial, after))
     ]
-    score = Score(2 * one, change * one, one)
+    score = Score(2 * one, change * one, more.pop("round_off", 1e-12) * one)
     proposal = SimpleNamespace(
         provisional=(one * more.pop("guessing", False)).bool(),
         score=score,
@@ -113,6 +119,20 @@ def test_a_step_that_is_not_taken_is_halved_five_times_and_then_given_up():
     assert halvings == 6
 
 
+def test_a_step_whose_promise_cannot_be_told_from_round_off_is_given_up_at_once():
+    """A twentieth of what is promised is asked for, and shorter steps promise less."""
+    lower = {"fit": 8.0, "trial": 7.0, "predicted": 10.0}
+    assert judged(**lower, round_off=0.4) == (True, 1.0, 0, False)
+    taken, _, _, over = judged(**lower, round_off=0.6)
+    assert (taken, over) == (False, True)
+    # But for what explains, which is taken whatever was promised, and for the start's law.
+    assert judged(**lower, after=True, round_off=0.6) == (True, 1.0, 0, False)
+    first = {"guessing": True, "scale": 2.0, "guesses": True}
+    assert judged(**lower, **first, round_off=0.6) == (False, 1.0, 1, False)
+    # A row that was explained already gains nothing that could be told.
+    assert judged(**lower, explained=True, after=True, round_off=0.6)[0] is False
+
+
 def test_what_explains_is_taken_and_what_is_explained_must_stay_so():
     assert judged(fit=1.0, trial=2.0, after=True)[0] is True
     assert judged(fit=2.0, trial=1.0, predicted=2.0, explained=True, after=True)[0] is True
@@ -149,6 +169,18 @@ def test_every_step_that_a_solve_takes_lowers_its_score_or_explains_the_data(n, 
     assert bool((lower > 0).any())
 
 
+@pytest.mark.parametrize("times", [2.0, 5.0, 40.0])
+def test_where_one_linearisation_has_told_all_no_step_is_tried_for_round_off(times):
+    """A linear map, and rows that stay unexplained: the second linearisation promises 1e-14."""
+    case = Case(6, 12)
+    _, y = case.observe(40, noise=times * NOISE)
+    found = dc.solve(case.pair, y, noise_std=NOISE, bounds=(-2.0, 2.0))
+    assert bool((~found.explained & (found.iterations > 0)).any())
+    # A start, the goal, and once more in vain.
+    assert int(found.iterations.max()) == 1
+    assert int(found.cost.f.max()) <= 3
+
+
 def about_the_family(n=8, m=12, *, odds=FAMILY):
     case = Case(n, m)
     law = case.know_family()
@@ -175,7 +207,7 @@ def test_a_row_about_the_family_ends_at_the_posterior_mean_of_its_likeliest_law(
 
 def test_where_no_family_is_known_no_row_is_about_it():
     case = Case(8, 12)
-    case.pair = with_beliefs(case.pair, surrogate=Odds.of([[0.0, 1.0, 9.0], [0.0] * 3, [0.0] * 3]))
+    case.pair = with_beliefs(case.pair, surrogate=odds_of([[0.0, 1.0, 9.0], [0.0] * 3, [0.0] * 3]))
     _, y = case.observe(6)
     found = dc.solve(case.pair, y, noise_std=NOISE)
     assert set(found.rule.tolist()) == {CORRECTED}

@@ -71,7 +71,6 @@ class Reason(IntEnum):
     NO_DATA = 15
     NOISIER = 16
     START_IS_BETTER = 17
-    STRAYED = 18
 
     @property
     def status(self) -> Status:
@@ -117,14 +116,9 @@ _ABOUT: dict[Reason, tuple[Status, str]] = {
     ),
     Reason.START_IS_BETTER: (
         Status.STALLED,
-        "left at its start, which does not explain the data: corrections did not help on "
-        "validation rows (several x give the same y, or the surrogate is inaccurate: pass "
-        "forward=)",
-    ),
-    Reason.STRAYED: (
-        Status.STALLED,
-        "back at its start: the correction went far outside the training distribution and did not "
-        "explain the data",
+        "left at its start, which does not explain the data: other answers were less plausible, or "
+        "did not help on validation rows (several x give the same y, or the surrogate is "
+        "inaccurate: pass forward=)",
     ),
 }
 Reason.__doc__ = _with_members(Reason, {reason: reason.words for reason in Reason})

@@ -23,6 +23,12 @@ from deceptron.laws.start import StartLaw
 DOUBTFUL = 0.3
 
 
+OUTDATED = (
+    "calibrated by an older version of deceptron: dc.recalibrate(pair, problem) gives error bars, "
+    "corrections and trust"
+)
+
+
 @dataclass(frozen=True)
 class TrustLimits:
     """Centre and spread of the log of each sign of ``dc.trust``, and the limit on their worst."""
@@ -51,6 +57,7 @@ class Calibration:
         trust: limits of ``dc.trust``.
         beliefs: what a row may be, and how likely; None: the default takes safeguarded steps.
         rows: how many validation rows it rests on.
+        outdated: an older version of the library made it, and little of it is of use.
     """
 
     noise_std: float | Tensor | None = None
@@ -65,6 +72,7 @@ class Calibration:
     trust: TrustLimits | None = None
     beliefs: Beliefs | None = None
     rows: int = 0
+    outdated: bool = False
 
     def doubtful(self, noise_level: float | None) -> bool:
         """Whether the surrogate is a poor judge; ``noise_level`` is in normalised units."""
@@ -72,6 +80,8 @@ class Calibration:
 
     def verdict(self, noise_level: float | None) -> str:
         """Accuracy of f and what to do about it; ``noise_level`` is in normalised units."""
+        if self.outdated:
+            return OUTDATED
         if not noise_level:
             return "the noise it was trained for is not known: pass noise_std= to dc.solve"
         ratio = self.surrogate_error / noise_level
@@ -116,7 +126,7 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
     tensors = writer.tensors
     names = ("surrogate_error", "start", "rows", *_FACTORS)
     document: dict[str, Any] = {name: getattr(calibration, name) for name in names}
-    document["version"] = VERSION
+    document["version"] = None if calibration.outdated else VERSION
     if isinstance(calibration.noise_std, Tensor):
         tensors["noise_std"] = calibration.noise_std
     elif calibration.noise_std is not None:
@@ -181,6 +191,7 @@ def from_tensors(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         trust=trust,
         beliefs=None if beliefs is None else reader.beliefs(beliefs),
         rows=int(document["rows"]) if current else 0,
+        outdated=not current,
         family=reader.gaussian("family", document.get("family") if current else None),
         observations=reader.gaussian(
             "observations", document.get("observations") if current else None

@@ -8,6 +8,7 @@ waves as well: what is white in the former may be a field in the latter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -89,6 +90,8 @@ class _Best:
         """Scales of the noise on a coarse grid, then on a fine one for the law that did best."""
         scales = torch.tensor(SCALES, dtype=torch.float64, device=rows.device)
         found = torch.stack([rows.score(v) + price(v, told=told) for v in scales])
+        # The family as it is is as likely as all others together.
+        found[:, 1:] += 2 * math.log(found.shape[1] - 1)
         plain, flat = found[:, 0].amin(0), found.flatten(0, 1)
         least, place = flat.min(0)
         place, number = place // found.shape[1], place % found.shape[1]
@@ -97,7 +100,8 @@ class _Best:
         if len(louder):
             fine = (noise[louder] * FINE.to(noise)[:, None]).clamp_min(1.0)
             score = rows.of_laws(number[louder], louder, fine) + price(fine, told=told)
-            lower, at = score.min(0)
+            other = (number[louder] > 0) * 2 * math.log(found.shape[1] - 1)
+            lower, at = (score + other).min(0)
             least = least.index_copy(0, louder, lower)
             noise = noise.index_copy(0, louder, fine.gather(0, at[None])[0])
         return _Best(plain, least, number // rows.sizes, number % rows.sizes, noise)

@@ -123,14 +123,14 @@ class Laws:
     ) -> Float[Tensor, "K S B"]:
         """Logarithm of the share of each law within bounds, given as distances from its mean.
 
-        Exact for independent components. Where a shape ties them together they count as the
-        ``(sum s)^2 / sum s^2`` independent ones that its spectrum s has.
+        Exact for independent components. Where a shape ties them together, so that squares of all
+        its entries sum to more than those of its diagonal, they count as fewer by that ratio.
         """
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=low.device)
         found = []
         for shape, spread in zip(self.shapes, self.spread.to(low), strict=True):
-            independent = shape.spectrum.sum().square() / shape.spectrum.square().sum()
-            share = float(independent) / low.shape[1]
+            diagonal = shape.basis.diagonal(shape.spectrum[None])[0]
+            share = float(diagonal.square().sum() / shape.spectrum.square().sum())
             std = sizes[:, None, None] * spread
             inside = torch.special.ndtr(high / std) - torch.special.ndtr(low / std)
             found.append(share * inside.clamp_min(1e-300).log().sum(2))

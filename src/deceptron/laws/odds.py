@@ -11,10 +11,11 @@ purpose, as a logistic function of
 - *misfit*: how far the start is from explaining the data at that noise, in deviations of
   chi-squared.
 
-Two such functions are fitted. By the *answer* odds a row is answered: they are those under which
-answers are closest, errors in units of what the start errs by on rows alike, with a price for any
-answer but the start, which costs runs. By the *open* odds bars are averaged over what the data
-leave open: the truth is likeliest under them, each kind standing for a Gaussian about its answer.
+Two such functions are fitted. By the *answer* odds a row is answered: they tell which answer is
+closest, errors in units of what the start errs by on rows alike, with a price for any answer but
+the start, which costs runs; a row counts by what is at stake. By the *open* odds bars are averaged
+over what the data leave open: they tell under which kind the truth is likeliest, each standing for
+a Gaussian about its answer.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PRICE = 0.02
 WORST, FARTHEST = 10.0, 3.0
 # Before any row was seen, per kind: a constant, and what a unit of surprise and of misfit add.
 # Unexplained by the 99% limit, a correction; surprised by ten, the family.
-EXPECTED = ((0.0, 0.0, 0.0), (-5.0, 0.0, 4.0), (-3.5, 1.0, 0.0))
+EXPECTED = ((0.0, 0.0, 0.0), (-6.3, 0.0, 4.0), (-3.0, 1.0, 0.0))
 # Rows whose likelihood the expectation weighs as much as.
 EXPECTED_ROWS = 8.0
 # How badly a start may explain a row.
@@ -120,26 +121,31 @@ def fit_odds(
     rms = error.square().mean(2).sqrt().T
     log_start = rms[:, [START]].clamp_min(tiny).log()
     usual = (phi @ torch.linalg.lstsq(phi, log_start).solution).exp()
-    closeness = -(rms / usual).clamp_max(WORST)
-    closeness[:, START] += PRICE
+    cost = (rms / usual).clamp_max(WORST)
+    cost[:, START] -= PRICE
+    at_stake = cost.amax(1) - cost.amin(1)
     std = std.clamp_min(tiny)
-    density = -0.5 * (error / std).clamp_max(FARTHEST).square() - std.log()
-    return Odds(_fitted(phi, closeness), _fitted(phi, density.mean(2).T))
+    density = (-0.5 * (error / std).clamp_max(FARTHEST).square() - std.log()).mean(2).T
+    return Odds(_fitted(phi, -cost, at_stake), _fitted(phi, density, torch.ones_like(at_stake)))
 
 
 def _fitted(
-    phi: Float[Tensor, "N 3"], likelihood: Float[Tensor, "N kinds"]
+    phi: Float[Tensor, "N 3"], likelihood: Float[Tensor, "N kinds"], weight: Float[Tensor, " N"]
 ) -> Float[Tensor, "3 kinds"]:
-    """Weights under which rows of these log likelihoods, a component, are likeliest."""
+    """Weights of a logistic regression on what rows of these log likelihoods, a component, say of
+    their kinds; each row counts by its weight. Convex, so rows that contradict the expectation are
+    heard however sure that was.
+    """
     start = Odds.expected().answer
+    target = torch.softmax(INDEPENDENT * likelihood, 1)
     weights = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        logits = torch.log_softmax(phi @ weights, 1)
         far = 0.5 * EXPECTED_ROWS * (weights - start).square().mean()
-        value = far - torch.logsumexp(logits + INDEPENDENT * likelihood, 1).sum()
+        entropy = -(target * torch.log_softmax(phi @ weights, 1)).sum(1)
+        value = far + (weight * entropy).sum()
         value.backward()
         return value
 

@@ -61,7 +61,7 @@ def fit_start_law(
         _sums((u * v).sum(0), groups) for u, v in ((a, a), (b, b), (a, b), (a, t), (b, t))
     )
     # Ridge about own = 1, first = 0.
-    pull = RIDGE * (aa + bb) + 1e-300
+    pull = RIDGE * (aa + bb) + 1e-100
     aa, bb, at = aa + pull, bb + pull, at + pull
     determinant = aa * bb - ab.square()
     own, first = (at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from deceptron.core.bases import GridBasis, on_axis
+from deceptron.core.bases import Basis, GridBasis, on_axis
 from deceptron.laws.law import DETERMINANT_NODES, VARIANCE_NODES, Laws, Shape, Tables
 
 # Log-determinants at 32 x 32 against dense ones, at size 0.3: heat-2d is off by 0.25%, darcy-2d by
@@ -61,9 +61,9 @@ class Sketch:
 
 
 def tabled(
-    laws: Laws, points: Sequence[Sketch | Tensor], *, listener: Listener = lambda share: None
+    laws: Laws, points: Sequence[Sketch | Formed], *, listener: Listener = lambda share: None
 ) -> Laws:
-    """The laws with their tables, averaged over Jacobians in units of the noise, formed (float64)
+    """The laws with their tables, averaged over Jacobians in units of the noise, formed
     or sketched, for x in units of the laws' ``scale``.
     """
     determinants, variances = [], []
@@ -81,14 +81,29 @@ def tabled(
     return laws.with_tables(Tables(torch.stack(determinants), torch.stack(variances), laws.scale))
 
 
-def _formed(shape: Shape, jacobian: Float[Tensor, "m n"]) -> tuple[Tensor, Tensor]:
+class Formed:
+    """``J'J`` of a Jacobian in units of the noise, in every basis that shapes are diagonal in."""
+
+    def __init__(self, jacobian: Float[Tensor, "m n"]) -> None:
+        self._jacobian = jacobian.double()
+        self._grams: dict[Basis, Tensor] = {}
+
+    def gram(self, basis: Basis) -> Float[Tensor, "n n"]:
+        """``W J'J W'``, W the coefficients of the basis."""
+        if basis not in self._grams:
+            c = basis.forward(self._jacobian)
+            self._grams[basis] = c.T @ c
+        return self._grams[basis]
+
+
+def _formed(shape: Shape, point: Formed) -> tuple[Tensor, Tensor]:
     t, v = (10 ** torch.tensor(n, dtype=torch.float64) for n in (DETERMINANT_NODES, VARIANCE_NODES))
-    root = shape.root(torch.eye(jacobian.shape[1], dtype=torch.float64)).T  # K = root root'
-    image = jacobian @ root
-    values, vectors = torch.linalg.eigh(image.T @ image)
+    root = shape.spectrum.sqrt()
+    values, vectors = torch.linalg.eigh(root[:, None] * point.gram(shape.basis) * root)
     values = values.clamp_min(0.0)
     determinant = torch.log1p(t[:, None] * values).sum(1)
-    return determinant, (1 / (1 + v[:, None] * values)) @ (root @ vectors).square().T
+    fields = shape.basis.back(root * vectors.T)
+    return determinant, (1 / (1 + v[:, None] * values)) @ fields.square()
 
 
 def _by_sketch(shape: Shape, sketch: Sketch) -> tuple[Tensor, Tensor]:

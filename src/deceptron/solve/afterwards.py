@@ -15,15 +15,14 @@ from deceptron.geometry.bars import AnswerBars, Maps
 from deceptron.geometry.noise_aware import Covariance
 from deceptron.geometry.posterior import Posterior
 from deceptron.geometry.trust import judged
+from deceptron.laws.noise import noise_limit
+from deceptron.solve.descents.posterior import NOISIER
 from deceptron.solve.evaluation import in_evaluation
 from deceptron.solve.law_bars import LawBars
-from deceptron.solve.noise import noise_limit
 from deceptron.solve.outcome import Outcome
 from deceptron.solve.plan import Plan
 from deceptron.solve.recorder import Recorder
 
-# Noise that is so much above the stated one is called so.
-NOISIER = 1.05
 _STATUSES = [reason.status for reason in Reason]
 
 

@@ -13,7 +13,7 @@ from deceptron.core.box import Bounds
 from deceptron.core.protocols import GaussianPrior, Pair, RowMap
 from deceptron.core.solution import Solution
 from deceptron.solve.afterwards import solution_of
-from deceptron.solve.failures import with_failures_begun_again
+from deceptron.solve.failures import with_failures_begun_again, with_less_plausible_left
 from deceptron.solve.forward import judged_together
 from deceptron.solve.gaps import with_gaps_filled
 from deceptron.solve.methods import Method
@@ -50,8 +50,9 @@ def solve(
         solution = dc.solve(pair, y, forward=problem)  # on the true simulator
         solution.x, solution.std, solution.trust
 
-    The default, ``guarded``, starts at g(y), the network's answer, and keeps it where it explains
-    the data to the noise. Elsewhere it adds the most plausible correction that makes it fit.
+    The default, ``guarded``, starts at g(y), the network's answer. From how well that explains the
+    data, and how well the training family does, it keeps it, corrects it by what is most
+    plausible, or answers by what the family makes of the data.
     Other methods minimise ``0.5 * mean(((f(x) - y) / s)**2)`` within the bounds, in the pair's
     normalised units, s = 1 where no noise is known; with a ``prior``, the negative log posterior.
     Rows never influence each other: N rows together give what N solves give.
@@ -156,5 +157,6 @@ def _carried_out(
         outcome = plan.run(model, plan.start, plan.target, recorder, listener)
         if plan.beliefs is not None:
             plan, outcome = with_failures_begun_again(plan, outcome, recorder)
+            outcome = with_less_plausible_left(plan, outcome)
     seconds = time.perf_counter() - started + (0.0 if before is None else before.seconds)
     return solution_of(plan, outcome, recorder, asked.method.name, seconds)

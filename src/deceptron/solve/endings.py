@@ -10,10 +10,10 @@ from torch import Tensor
 
 from deceptron.core.box import Box
 from deceptron.core.status import Reason
-from deceptron.solve.model import Model, Point
+from deceptron.solve.model import Model, Point, round_off
 from deceptron.solve.protocols import Rule, Step
 from deceptron.solve.rows import RowData, norm
-from deceptron.solve.stopping import RUNNING, Path, Stopping, round_off
+from deceptron.solve.stopping import RUNNING, Path, Stopping
 
 
 @dataclass(frozen=True)

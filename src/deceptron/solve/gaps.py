@@ -20,10 +20,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from deceptron.core.bases import DiagonalGaussian
+from deceptron.laws.noise import noise_limit
 from deceptron.solve.loop import Loop
 from deceptron.solve.methods import gauss_newton
 from deceptron.solve.model import KINDS, Model, Tally
-from deceptron.solve.noise import noise_limit, objective_of
+from deceptron.solve.noise import objective_of
 from deceptron.solve.plan import Plan
 from deceptron.solve.stopping import Stopping
 

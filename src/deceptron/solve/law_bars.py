@@ -79,7 +79,7 @@ class LawBars(RowData):
 
     def __call__(self, at_start: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         """Of all rows."""
-        std = at_start.double()
+        std = at_start.double().clone()
         corrections, family, start = (
             self.beliefs.corrections,
             self.beliefs.family,
@@ -89,8 +89,8 @@ class LawBars(RowData):
         rows = (self.answered & (self.kind != FAMILY) & ~by_start).nonzero().flatten()
         if len(rows):
             mine = self.take(rows)
-            before, after = mine._posterior(corrections)
-            mixed = torch.hypot(after, (after / before).clamp(max=1.0) * std[rows])
+            share, after = mine._posterior(corrections)
+            mixed = torch.hypot(after, share * std[rows])
             std[rows] = corrections.factor * mine._widened(after, mixed)
         rows = (self.answered & (self.kind == FAMILY)).nonzero().flatten()
         if len(rows) and family is not None:
@@ -113,14 +113,16 @@ class LawBars(RowData):
         return std
 
     def _posterior(self, laws: Laws) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
-        """Deviations before the data were seen and after."""
-        noise = self.noise[:, None]
+        """Which share of a law's deviations the data leave, and what that is at the row's noise,
+        which cannot leave more than there was.
+        """
         if self.spread.shape[1]:
             size = laws.strengths(self.noise)[self.size].sqrt()[:, None] / laws.scale
-            before = size * laws.spread.to(size)[self.shape]
-            return before, noise * self.spread
-        before, after = laws.std(self.shape, self.size, self.seen)
-        return before, noise * after
+            before, after = size * laws.spread.to(size)[self.shape], self.spread
+        else:
+            before, after = laws.std(self.shape, self.size, self.seen)
+        louder = self.noise[:, None] * after
+        return (after / before).clamp(max=1.0), torch.minimum(louder, torch.maximum(before, after))
 
     def _widened(
         self, own: Float[Tensor, "k n"], std: Float[Tensor, "k n"]

@@ -52,8 +52,8 @@ class Method:
             takes the surrogate's.
         surrogate_margin: how many times the surrogate's RMS error counts as noise: the error
             differs from row to row, and twice its RMS covers most rows.
-        corrects: rows are corrected by their evidence (``solve/descents/posterior.py``) where
-            noise and plausible corrections are known.
+        corrects: rows are answered by their laws (``solve/descents/posterior.py``) where noise and
+            laws are known.
         reverse_price: what a pass through g costs then, in products with the Jacobian.
     """
 
@@ -131,17 +131,17 @@ def guarded(
     progress: float | None = 0.02,
     search: Armijo | None = None,
 ) -> Method:
-    """The default: g(y), corrected where it does not fit the data (``docs/ideas``).
+    """The default: g(y), or what a law makes of it and the data (``docs/ideas``).
 
-    All settings but the first are those of the safeguarded steps that it takes instead of
-    corrections if the noise is not known, or if a stopping rule other than the noise, a start or a
-    prior is given. They converge for any g (proof in ``solve/descents/guarded.py``).
+    All settings but the first are those of the safeguarded steps that it takes instead if the noise
+    is not known, or if a stopping rule other than the noise, a start or a prior is given. They
+    converge for any g (proof in ``solve/descents/guarded.py``).
 
     Args:
         reverse_price: what a pass through g costs, in products with the simulator's Jacobian
             (``dc.reverse_price`` measures it). By default g is free beside the simulator. Where it
             is not, a direction that the network suggests must gain more to be tried again: faster,
-            and somewhat less accurate. For simulators with derivatives, beyond 32 unknowns.
+            and somewhat less accurate. For simulators with derivatives, beyond 42 unknowns.
         quality: a learned step is taken alone while it leaves at most this share of the residual.
         directions: how many learned directions a step may combine, and when one more pays.
         cg_steps: most conjugate-gradient steps of an inner solve.

@@ -17,7 +17,7 @@ from deceptron.core.history import Cost
 from deceptron.core.pieces import in_pieces
 from deceptron.core.protocols import RowMap
 from deceptron.solve.objective import LeastSquares
-from deceptron.solve.rows import RowData
+from deceptron.solve.rows import RowData, norm
 
 
 @dataclass(frozen=True)
@@ -318,3 +318,15 @@ def _no_graph() -> ConfigError:
         "derivatives; for torch code without derivatives pass differentiable=False. one-shot and "
         "wiener need none"
     )
+
+
+def round_off(point: Point, objective: LeastSquares) -> Float[Tensor, " B"]:
+    """How far two evaluations of phi may differ.
+
+    Sums lose a few eps of phi. Each component of w f(x) is off by a few eps of itself, which moves
+    0.5 |w r|^2 by up to |w r| e + e^2 / 2 with e = 4 eps |w f(x)|.
+    """
+    eps = 4 * torch.finfo(point.misfit.dtype).eps
+    error = eps * norm(objective.weigh(point.y))
+    size = torch.add((2 * point.fit).sqrt(), error, alpha=0.5)
+    return torch.addcmul(eps * point.misfit, error, size)

@@ -13,10 +13,8 @@ from deceptron.core.checks import check_range
 from deceptron.core.errors import ConfigError, ShapeError
 from deceptron.core.protocols import GaussianPrior
 from deceptron.core.scaler import Scaler
+from deceptron.laws.noise import noise_limit
 from deceptron.solve.objective import LeastSquares, Regularised
-
-# Of the standard normal distribution.
-QUANTILE_99 = 2.326
 
 
 def noise_rows(noise_std: object, y: Float[Tensor, "B *y"], scaler: Scaler) -> Tensor | None:
@@ -121,11 +119,6 @@ def _limit(
         return torch.full_like(count, tau)
     # With a prior there is an answer to converge to.
     return None if prior is not None else noise_limit(count)
-
-
-def noise_limit(count: Float[Tensor, "#B"]) -> Float[Tensor, "#B"]:
-    """How many times its level 99% of pure noise stays below, in the RMS of so many components."""
-    return 1 + 0.5 * QUANTILE_99 * (2 / count).sqrt()
 
 
 def check_prior(prior: GaussianPrior | None, x_shape: tuple[int, ...]) -> None:

@@ -59,7 +59,9 @@ def outliers(
     known = Known.of(pair)
     family, usual = known.calibration.observations, known.calibration.noise_std
     if family is None or usual is None:
-        raise ConfigError("outliers needs a calibrated pair, as dc.train and dc.load give it")
+        raise ConfigError(
+            "outliers needs a calibrated pair, as dc.train, dc.recalibrate and dc.load give it"
+        )
     y = as_rows("y", y, shape=known.y_shape, like=known.like).detach()
     noise = noise_rows(usual if noise_std is None else noise_std, y, known.scaler)
     if noise is None:

@@ -28,9 +28,8 @@ def reverse_price(pair: Pair, y: Any, *, forward: Any) -> float:
         solution = dc.solve(pair, y, forward=problem, method=method)
 
     By default the solver takes g to be free, as it nearly is beside most simulators. Where one is
-    as cheap as a network, telling it the price halves its time. Errors rise by up to a fifth on the
-    problems that ship, and may rise by more elsewhere: compare on some rows. A solve itself never
-    looks at a clock: the same price gives the same answers.
+    as cheap as a network, telling it the price saves time, and errors may rise: compare on some
+    rows. A solve itself never looks at a clock: the same price gives the same answers.
 
     Args:
         pair: as for ``dc.solve``.

@@ -185,18 +185,6 @@ def stationarity(
     }
 
 
-def round_off(point: Point, objective: LeastSquares) -> Float[Tensor, " B"]:
-    """How far two evaluations of phi may differ.
-
-    Sums lose a few eps of phi. Each component of w f(x) is off by a few eps of itself, which moves
-    0.5 |w r|^2 by up to |w r| e + e^2 / 2 with e = 4 eps |w f(x)|.
-    """
-    eps = 4 * torch.finfo(point.misfit.dtype).eps
-    error = eps * norm(objective.weigh(point.y))
-    size = torch.add((2 * point.fit).sqrt(), error, alpha=0.5)
-    return torch.addcmul(eps * point.misfit, error, size)
-
-
 def _left_to_gain(
     step: Step, trials: Int[Tensor, " B"] | None
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"] | None]:

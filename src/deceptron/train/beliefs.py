@@ -8,7 +8,7 @@ Each is answered in every way, and the odds are those under which the truths are
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from deceptron.core.bases import EigenBasis, GridBasis
 from deceptron.core.differentiate import Linearisation, jacobian_of_row
 from deceptron.core.protocols import RowMap
 from deceptron.core.solution import Solution
-from deceptron.geometry.bars import NORMAL_90
+from deceptron.geometry.bars import NORMAL_90, AnswerBars
 from deceptron.geometry.posterior import conformal
 from deceptron.laws import tables
 from deceptron.laws.beliefs import Beliefs
@@ -47,8 +47,11 @@ LARGEST_DENSE = 1024
 HELD, HELD_GRAPH = 2**18, 2**16
 # Rows like the training data for each that is widened, and the sizes that those are widened by.
 PER_WIDENED, WIDENED = 2, (0.1, 0.3, 1.0)
-# Rows that a simulator without derivatives is asked to solve: it may take its time.
+# Rows that are solved on the surrogate, and by a simulator without derivatives, which may take its
+# time.
 CALLED_ROWS = 48
+# Draws that a deviation at a start comes from: odds need no better ones.
+FEW_SAMPLES = 16
 # Rows from which on a factor or a law of the start can be told.
 FEWEST, FEWEST_STARTS = 16, 32
 # Rows that are linearised at a time, and the share that judges the law of the start.
@@ -89,15 +92,19 @@ def fit_beliefs(
         start = _start_law(beliefs, pair, problem, x, y)
         beliefs = replace(beliefs, start=start)
     listener(0.6)
-    trial = _Trial.of(beliefs, pair, None, x, y, *_widened(corrections, pair, problem, x))
+    few, their_y = x[:CALLED_ROWS], y[:CALLED_ROWS]
+    wider = _widened(corrections, pair, problem, few, their_y)
+    trial = _Trial.of(beliefs, pair, None, few, their_y, *wider)
     odds = trial.odds()
     beliefs = replace(beliefs, surrogate=odds, simulator=odds)
     listener(0.8)
     if problem.has_simulator:
         x, y = x[asked], y[asked]
-        trial = _Trial.of(beliefs, pair, problem, x, y, *_widened(corrections, pair, problem, x))
+        wider = _widened(corrections, pair, problem, x, y)
+        trial = _Trial.of(beliefs, pair, problem, x, y, *wider)
         beliefs = replace(beliefs, simulator=trial.odds())
     _, corrected, by_family = trial.factors().tolist()
+    listener(1.0)
     return replace(
         beliefs,
         corrections=replace(beliefs.corrections, factor=corrected),
@@ -146,7 +153,7 @@ class _Trial:
         return _Trial(
             *seen,
             torch.stack([(s.x - truth).flatten(1).double().abs() for s in solutions]),
-            torch.stack([s.std.flatten(1).double() for s in solutions]),
+            torch.stack(_deviations(solutions)),
             torch.stack([s.rule for s in solutions]),
             len(x),
         )
@@ -169,19 +176,32 @@ class _Trial:
         return fit_odds(self.surprise, self.misfit, self.errors, std)
 
 
+def _deviations(solutions: list[Solution]) -> list[Float[Tensor, "B n"]]:
+    """Of answers of each kind, the first being the starts: theirs, which cost many passes through
+    the networks, count for all.
+    """
+    bars = cast(AnswerBars, solutions[START].error_bars)
+    start = bars.std(samples=FEW_SAMPLES).flatten(1).double()
+    found = [start]
+    for solution in solutions[1:]:
+        laws = cast(AnswerBars, solution.error_bars).laws
+        found.append(start if laws is None else laws(start))
+    return found
+
+
 def bar_factor(error: Float[Tensor, "N *x"], std: Tensor) -> float:
     """What makes 90% intervals of these deviations hold 90% of the errors."""
     return conformal(error.abs() / std) / NORMAL_90
 
 
 def _widened(
-    corrections: Laws, pair: Deceptron, problem: Problem, x: Tensor
+    corrections: Laws, pair: Deceptron, problem: Problem, x: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Rows that were moved by corrections, inside the bounds; those that the simulator cannot run
     are left out.
     """
     if not problem.has_simulator:
-        return x[:0], pair.f(x[:0]).detach()
+        return x[:0], y[:0]
     draw = stream(7, "widened")
     count = len(x) // PER_WIDENED
     moved = x[:count].flatten(1).double()
@@ -276,7 +296,7 @@ def _with_tables(
     for place, row in enumerate(x[:POINTS].split(1)):
         if formed or grid is None:
             jacobian = jacobian_of_row(forward, row, max(1, HELD // row.numel()))
-            points.append(jacobian.cpu() / noise.cpu()[:, None])
+            points.append(tables.Formed(jacobian.cpu() / noise.cpu()[:, None]))
         else:
             products = _Products(forward, row, noise)
             points.append(

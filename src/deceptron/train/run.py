@@ -292,15 +292,16 @@ class Training:
         """
         if not bool((data.noise > 0).all()):
             return pair
-        try:
-            limit = self._recipe.correction_limit
-            with calibrating(shown) as told:
-                return calibrate(
-                    pair, self._problem, data.dataset, correction_limit=limit, told=told
-                )
-        except Exception as error:
-            warnings.warn(f"the pair is not calibrated: {error}", stacklevel=2)
-            return pair
+        for limit in (self._recipe.correction_limit, 0):
+            try:
+                with calibrating(shown) as told:
+                    return calibrate(
+                        pair, self._problem, data.dataset, correction_limit=limit, told=told
+                    )
+            except Exception as error:
+                lost = "laws of its rows" if limit else "error bars and trust"
+                warnings.warn(f"the pair has no {lost}: {error}", stacklevel=2)
+        return pair
 
     def _wiener(self, data: TrainingData, g: nn.Module) -> nn.Module | None:
         """The ridge estimate, or where that is too large the linear part that g started from."""

@@ -36,7 +36,7 @@ from deceptron.laws.odds import (
 from deceptron.laws.score import Chosen, Quadratics, choose, fitted
 from deceptron.solve.boxed import least_in_box
 from deceptron.solve.growth import grow
-from deceptron.solve.model import Model, Point
+from deceptron.solve.model import Model, Point, round_off
 from deceptron.solve.protocols import Descent, Proposal, Rule, SearchState, Step
 from deceptron.solve.rows import RowData, joined, norm
 from deceptron.solve.subspace import Subspace
@@ -177,19 +177,21 @@ class Posterior(Descent[Believed]):
     ) -> list[Rule]:
         """Rows that their law has no more to say of."""
         objective = model.objective
-        residual, noise = objective.residual(point.fit), state.noise.to(point.x)
+        # Noise that the data themselves do not show is what a linearisation gets wrong.
+        louder = torch.minimum(state.noise, state.loudest)
+        residual, noise = objective.residual(point.fit), louder.to(point.x)
         # An RMS residual that noise of this size may leave.
         at_noise = residual <= objective.limit * noise.clamp_min(1.0)
-        louder = at_noise & (noise > NOISIER)
+        noisier = at_noise & (noise > NOISIER)
         if before is None:
             stays = state.kind == START
             return [
                 (Reason.DISCREPANCY, stays & point.explained),
-                (Reason.NOISIER, stays & louder),
+                (Reason.NOISIER, stays & noisier),
                 (Reason.START_IS_BETTER, stays),
             ]
         settled = torch.ones_like(at_noise)
-        chance = (state.freedom * state.noise.square()).to(point.x)
+        chance = (state.freedom * louder.square()).to(point.x)
         if state.expected.shape[1]:
             # As far from what was expected as chance is, and round-off: linearising again would
             # change little.
@@ -203,7 +205,7 @@ class Posterior(Descent[Believed]):
         excess = objective.count * excess / objective.level.square() / LINEARISATIONS
         return [
             (Reason.DISCREPANCY, point.explained & settled),
-            (Reason.NOISIER, louder & settled),
+            (Reason.NOISIER, noisier & settled),
             (Reason.NO_PROGRESS, gain <= torch.maximum(chance, excess)),
         ]
 
@@ -287,7 +289,10 @@ class Posterior(Descent[Believed]):
         quadratics = span.quadratics()
         low, high = _room(origin, box)
         count = model.objective.count.double().expand(len(origin))
-        stated: dict[str, Any] = {"count": count, "loudest": state.loudest, "told": self.told}
+        # Directions that a subspace lacks look like noise; what a linearisation of all of space
+        # gets wrong is noise.
+        loudest = torch.full_like(count, torch.inf) if complete else state.loudest
+        stated: dict[str, Any] = {"count": count, "loudest": loudest, "told": self.told}
         if kind == FAMILY and not complete:
             # Their data have chosen, in all of space.
             law = state.family_shape, state.family_size
@@ -380,9 +385,9 @@ class Posterior(Descent[Believed]):
             provisional=guessing,
             predicted=(s * state.predicted).to(x),
             score=Score(
-                2 / (model.objective.level.double() * state.noise).square(),
+                per_misfit := 2 / (model.objective.level.double() * state.noise).square(),
                 change,
-                model.objective.limit * state.noise.to(x),
+                per_misfit * round_off(point, model.objective).double(),
             ),
         )
 
@@ -390,12 +395,12 @@ class Posterior(Descent[Believed]):
 @dataclass(frozen=True)
 class Score:
     """What a misfit counts in the score, by how much the prior's part of it changes on the way, and
-    the RMS residual that noise of the law's size may leave.
+    how far two evaluations of the score may differ.
     """
 
     per_misfit: Float[Tensor, " B"]
     change: Float[Tensor, " B"]
-    limit: Float[Tensor, " B"]
+    round_off: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -427,7 +432,11 @@ class ScoreDecrease:
         assert score is not None
         assert step.proposal.predicted is not None
         actual = score.per_misfit * (point.fit.double() - trial.fit) - score.change
-        lower = actual > (self.share * step.proposal.predicted).clamp_min(0.0)
+        asked = self.share * step.proposal.predicted
+        lower = actual > asked.clamp_min(0.0)
+        # What is asked for cannot be told from round-off, at this share of the way or at a smaller.
+        drowned = ~guessing & (asked <= score.round_off)
+        lower = lower & ~drowned
         refining = point.explained
         accept = torch.where(guessing, trial.explained, (lower & ~refining) | trial.explained)
         accept = torch.where(refining, trial.explained & lower, accept) & trial.fit.isfinite()
@@ -435,7 +444,7 @@ class ScoreDecrease:
         last = share <= 0.5**self.most_halvings
         scale = torch.where(accept, self._first, share / 2)
         trials = torch.where(accept, 0, state.rejections + 1)
-        return accept, SearchState(scale, trials), ~accept & last
+        return accept, SearchState(scale, trials), ~accept & (last | drowned)
 
 
 def _room(
@@ -443,8 +452,9 @@ def _room(
 ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:
     """How far the bounds are below and above."""
     sides = (-torch.inf, torch.inf) if box is None else (box.low, box.high)
-    low, high = (torch.as_tensor(side).to(origin).double() - origin.double() for side in sides)
-    return low, high
+    here = origin.double()
+    low, high = (torch.as_tensor(side, dtype=here.dtype, device=here.device) for side in sides)
+    return low - here, high - here
 
 
 def _inside(
