@@ -172,7 +172,8 @@ def test_it_survives_files_and_calls_in_between(pair, test_rows, tmp_path):
     again = dc.load(dc.save(pair, tmp_path / "pair.safetensors"))
     one, two = (dc.solve(p, y, forward=mixed()) for p in (pair, again))
     assert torch.equal(one.x, two.x)
-    torch.testing.assert_close(one.std, two.std)
+    # A file has logarithms of variances in half precision: a percent or less.
+    torch.testing.assert_close(one.std, two.std, rtol=0.01, atol=0)
     assert "units of x" in repr(again)
     seen = []
     dc.solve(pair, y, forward=mixed(), callback=lambda number, snapshot: seen.append(snapshot.x))

@@ -199,7 +199,7 @@ def test_noise_that_nobody_told_widens_bars_no_further_than_the_family():
 def test_bars_of_noisier_data_count_the_noise_that_went_through_the_start():
     """Three times the stated noise, told to nobody: g has let most of it through.
 
-    Over 16 matrices, since one of them says little (0.70 to 0.85). Their mean is 0.784 plus or minus
+    Over 16 matrices, since one of them says little (0.70 to 0.85). They hold 0.784, give or take
     0.010; bars that leave the start's noise out hold 0.15.
     """
     held = []
