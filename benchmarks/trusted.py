@@ -214,8 +214,8 @@ TITLES = {
         "Beside Gauss-Newton on the shifted sets",
         f"The first {RIVAL_ROWS} rows of each shifted set, the same for all; errors are mean RMSE, "
         "evaluations medians. Gauss-Newton has the simulator's derivatives (matrix-free), the "
-        "noise level and, as a prior, the mean and covariance of the training fields, from which it "
-        "starts; the default is told the same noise. One thread; training the pair is not counted.",
+        "noise level and, as a prior, the mean and covariance of the training fields, from which "
+        "it starts; the default is told the same noise. One thread; training is not counted.",
     ),
     "missing": (
         "Sensors removed at random",
