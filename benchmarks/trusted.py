@@ -309,7 +309,8 @@ def page() -> None:
         lines.append("|" + "---|" * len(columns))
         for row in rows:
             shown = (row[key] for key in columns)
-            cells = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in shown)
+            cells = (f"{v:.0f}" if isinstance(v, float) and v >= 1000 else v for v in shown)
+            cells = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in cells)
             lines.append("| " + " | ".join(cells) + " |")
     (RESULTS.parent.parent / "docs" / "results" / "trusted.md").write_text("\n".join(lines) + "\n")
 
