@@ -316,6 +316,7 @@ def page(old: str, new: str) -> None:
     lines = [
         "# Old and new",
         "",
+        "`old` is revision 7a131ac (version 0.2.0), with pairs calibrated by its own code. "
         f"The default of `{old}` and of `{new}` on the same rows: `python -m benchmarks.gates page "
         f"{old} {new}`, from the records of `python -m benchmarks.gates run`. *error*: mean over "
         "rows of the root mean square error; *by*: the difference in paired standard errors; "
