@@ -85,7 +85,7 @@ MATHEMATICS: dict[tuple[str, str, float], str] = {
     ("laws/odds.py", "fit_odds", -0.5): "minus half a square: the logarithm of a Gaussian",
     ("laws/odds.py", "_fitted", 200): "most steps of a fit of nine weights",
     ("laws/score.py", "Quadratics.minimise", 1e-13): ROUND_OFF,
-    ("laws/start.py", "fit_start_law", 1e-300): UNDERFLOW,
+    ("laws/start.py", "fit_start_law", 1e-100): UNDERFLOW,
     ("laws/tables.py", "tabled", 1e-30): UNDERFLOW,
     ("laws/tables.py", "_formed", 10): POWER,
     ("laws/tables.py", "_by_sketch", 10): POWER,

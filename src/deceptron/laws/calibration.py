@@ -143,7 +143,7 @@ def to_tensors(calibration: Calibration) -> tuple[dict[str, Any], dict[str, Tens
         document["beliefs"] = {
             "corrections": writer.laws("corrections", beliefs.corrections),
             **{
-                name: {"answer": odds.answer.tolist(), "open": odds.open.tolist()}
+                name: {key: getattr(odds, key).tolist() for key in ("answer", "open", "seen")}
                 for name, odds in (
                     ("surrogate", beliefs.surrogate),
                     ("simulator", beliefs.simulator),

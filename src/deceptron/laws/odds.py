@@ -20,7 +20,7 @@ a Gaussian about its answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,6 +42,8 @@ WORST, FARTHEST = 10.0, 3.0
 EXPECTED = ((0.0, 0.0, 0.0), (-6.3, 0.0, 4.0), (-3.0, 1.0, 0.0))
 # Rows whose likelihood the expectation weighs as much as.
 EXPECTED_ROWS = 8.0
+# More than any surprise and misfit.
+EVERYTHING = torch.full((3,), 1e9, dtype=torch.float64)
 # How badly a start may explain a row.
 MISFITS = (3.0, 10.0, 100.0, 1e3, 1e4, 1e6)
 
@@ -54,11 +56,13 @@ def misfit(over_noise: Float[Tensor, " B"], count: Float[Tensor, " B"]) -> Float
 @dataclass(frozen=True, eq=False)
 class Odds:
     """Of the three kinds: logits are weights times (1, surprise, misfit), the latter two as inverse
-    hyperbolic sines; ``answer`` for the choice of an answer, ``open`` for bars.
+    hyperbolic sines; ``answer`` for the choice of an answer, ``open`` for bars. Beyond what was
+    ``seen`` of the latter two when weights were fitted, the expectation goes on from there.
     """
 
     answer: Float[Tensor, "3 kinds"]
     open: Float[Tensor, "3 kinds"]
+    seen: Float[Tensor, " 3"] = field(default_factory=lambda: EVERYTHING.clone())
 
     @staticmethod
     def expected() -> Odds:
@@ -67,12 +71,18 @@ class Odds:
         return Odds(weights, weights)
 
     @staticmethod
-    def of(answer: Any, open: Any) -> Odds:
+    def of(answer: Any, open: Any, seen: Any = None) -> Odds:
         """Of plain numbers, as a file has them."""
-        found = [torch.tensor(part, dtype=torch.float64) for part in (answer, open)]
-        if any(part.shape != (3, 3) or not bool(part.isfinite().all()) for part in found):
-            raise ValueError(f"odds must be 3 by 3 finite numbers; got {answer!r} and {open!r}")
-        return Odds(*found)
+        parts = [torch.tensor(part, dtype=torch.float64) for part in (answer, open)]
+        most = EVERYTHING if seen is None else torch.tensor(seen, dtype=torch.float64)
+        shapes = [tuple(part.shape) for part in (*parts, most)]
+        finite = all(bool(part.isfinite().all()) for part in (*parts, most))
+        if shapes != [(3, 3), (3, 3), (3,)] or not finite:
+            raise ValueError(
+                f"odds must be 3 by 3 finite numbers, twice, and 3 that were seen; got {answer!r}, "
+                f"{open!r} and {seen!r}"
+            )
+        return Odds(parts[0], parts[1], most)
 
     @staticmethod
     def only(kind: int) -> Odds:
@@ -91,13 +101,21 @@ class Odds:
         self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
     ) -> Int[Tensor, " B"]:
         """Of answers."""
-        return (features(surprise, misfit) @ self.answer.to(misfit.device)).argmax(1)
+        return self._logits(self.answer, surprise, misfit).argmax(1)
 
     def left_open(
         self, surprise: Float[Tensor, " B"], misfit: Float[Tensor, " B"]
     ) -> Float[Tensor, "B kinds"]:
         """The probability of each kind, as far as two numbers tell."""
-        return torch.softmax(features(surprise, misfit) @ self.open.to(misfit.device), 1)
+        return torch.softmax(self._logits(self.open, surprise, misfit), 1)
+
+    def _logits(
+        self, weights: Tensor, surprise: Tensor, misfit: Tensor
+    ) -> Float[Tensor, "B kinds"]:
+        phi = features(surprise, misfit)
+        fitted = torch.minimum(phi, self.seen.to(phi))
+        expected = torch.tensor(EXPECTED).to(phi).T
+        return fitted @ weights.to(phi) + (phi - fitted) @ expected
 
 
 def features(
@@ -126,7 +144,8 @@ def fit_odds(
     at_stake = cost.amax(1) - cost.amin(1)
     std = std.clamp_min(tiny)
     density = (-0.5 * (error / std).clamp_max(FARTHEST).square() - std.log()).mean(2).T
-    return Odds(_fitted(phi, -cost, at_stake), _fitted(phi, density, torch.ones_like(at_stake)))
+    answer = _fitted(phi, -cost, at_stake)
+    return Odds(answer, _fitted(phi, density, torch.ones_like(at_stake)), phi.amax(0))
 
 
 def _fitted(

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from deceptron.geometry.bars import NORMAL_90
 from deceptron.geometry.noise_aware import Covariance
 from deceptron.geometry.posterior import widened, widest
 from deceptron.laws.beliefs import Beliefs
@@ -27,6 +28,11 @@ from deceptron.solve.descents.posterior import BY_START
 from deceptron.solve.outcome import Outcome
 from deceptron.solve.plan import Plan
 from deceptron.solve.rows import RowData
+
+# Halvings of what lies between two deviations: to round-off.
+BISECTIONS = 40
+# Odds of the family below which its law widens no bar by a percent.
+LEAST_OPEN = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +115,7 @@ class LawBars(RowData):
             _, open_ = family.std(mine.family_shape, mine.family_size, mine.seen)
             open_ = family.factor * mine.noise[:, None] * open_
             share = torch.where(mine.kind == FAMILY, 0.0, mine.family)[:, None]
-            std[rows] = ((1 - share) * std[rows].square() + share * open_.square()).sqrt()
+            std[rows] = _mixed(std[rows], open_, share)
         return std
 
     def _posterior(self, laws: Laws) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
@@ -144,5 +150,16 @@ class LawBars(RowData):
         return found
 
 
-# Odds of the family below which its law widens no bar by a percent.
-LEAST_OPEN = 1e-4
+def _mixed(
+    a: Float[Tensor, "k n"], b: Float[Tensor, "k n"], share: Float[Tensor, "k 1"]
+) -> Float[Tensor, "k n"]:
+    """The deviation whose 90% interval holds 90% of a mixture with this share of b: what is
+    improbable makes tails, not bars.
+    """
+    least, most = torch.minimum(a, b), torch.maximum(a, b)
+    for _ in range(BISECTIONS):
+        middle = (least + most) / 2
+        held = [torch.erf(NORMAL_90 / 2**0.5 * middle / part) for part in (a, b)]
+        less = (1 - share) * held[0] + share * held[1] < 0.9
+        least, most = torch.where(less, middle, least), torch.where(less, most, middle)
+    return (least + most) / 2

@@ -111,6 +111,7 @@ class Plan:
         return Posterior(
             self.beliefs,
             self.beliefs.odds(on_surrogate=self.on_surrogate),
+            self.known.calibration.observations,
             self.table_noise,
             told=self.noise_told,
             reverse_price=self.method.reverse_price,

@@ -173,7 +173,9 @@ class _Trial:
     def odds(self) -> Odds:
         """Under which answers are closest, and the truths likeliest."""
         std = self.std * self.factors()[:, None, None]
-        return fit_odds(self.surprise, self.misfit, self.errors, std)
+        # Another kind that has left a row at its start says no more of it than the start.
+        kept = (self.rule < 0)[:, :, None] & (torch.arange(len(std)) != START)[:, None, None]
+        return fit_odds(self.surprise, self.misfit, self.errors, torch.where(kept, 1e3 * std, std))
 
 
 def _deviations(solutions: list[Solution]) -> list[Float[Tensor, "B n"]]:

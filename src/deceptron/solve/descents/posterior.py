@@ -21,7 +21,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from deceptron.core.bases import DiagonalGaussian
 from deceptron.core.box import Box
+from deceptron.core.filling import filled
 from deceptron.core.status import Reason
 from deceptron.laws.beliefs import Beliefs
 from deceptron.laws.data import Surprise, surprise
@@ -98,6 +100,7 @@ class Posterior(Descent[Believed]):
     Attributes:
         beliefs: the laws.
         odds: of the kinds, on the map that is solved on.
+        observations: the law of the family's data: what a missing sensor would have shown.
         table_noise: the noise, normalised units, that tables were made for.
         told: whether somebody stated the noise.
         reverse_price: what a pass through g costs in products with the Jacobian.
@@ -105,6 +108,7 @@ class Posterior(Descent[Believed]):
 
     beliefs: Beliefs
     odds: Odds
+    observations: DiagonalGaussian | None
     table_noise: Float[Tensor, " m"]
     told: bool
     reverse_price: float = 0.0
@@ -164,13 +168,15 @@ class Posterior(Descent[Believed]):
         )
 
     def _surprise(self, model: Model, point: Point) -> Surprise:
-        """Of the data, a missing sensor showing what is predicted at the start."""
+        """Of the data, a missing sensor showing what the others tell of it."""
         beliefs, precision = self.beliefs, model.objective.precision
         if beliefs.family is None or not beliefs.data or precision is None:
             return Surprise.none(point.misfit.double())
         noise = torch.where(precision > 0, 1 / precision, self.table_noise.to(precision))
-        sizes = beliefs.family.sizes
-        return surprise(beliefs.data, sizes, point.y - point.r, noise, told=self.told)
+        target, gaps = point.y - point.r, precision == 0
+        if bool(gaps.any()) and self.observations is not None:
+            target = filled(self.observations, target, gaps, noise)
+        return surprise(beliefs.data, beliefs.family.sizes, target, noise, told=self.told)
 
     def endings(
         self, model: Model, before: Point | None, point: Point, state: Believed
