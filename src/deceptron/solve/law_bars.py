@@ -6,8 +6,8 @@ added where the data have not decided: in the share of the law's variance that t
 the start's law errs as validation rows did. Data that are left unexplained widen bars by that ratio
 (the Birge ratio), up to what the family allows.
 
-Where the odds leave the family open beside the kind that a row was answered by, variances are
-averaged by them: what data hide differs from law to law, and no run can tell.
+Where the odds leave the family open beside the kind that a row was answered by, a bar is that of
+the mixture of both: what data hide differs from law to law, and no run can tell.
 """
 
 from __future__ import annotations
