@@ -179,12 +179,13 @@ class _Trial:
 
 
 def _deviations(solutions: list[Solution]) -> list[Float[Tensor, "B n"]]:
-    """Of answers of each kind, the first being the starts: theirs, which cost many passes through
-    the networks, count for all.
+    """Of answers of each kind. Those of starts cost many passes through the networks, so one set of
+    draws counts for all; what a start leaves unexplained widens its own bars only.
     """
     bars = cast(AnswerBars, solutions[START].error_bars)
-    start = bars.std(samples=FEW_SAMPLES).flatten(1).double()
-    found = [start]
+    explained = replace(bars.at_start, misfit=torch.ones_like(bars.at_start.misfit))
+    start = explained.complete_std(FEW_SAMPLES).flatten(1).double()
+    found = [bars.std(samples=FEW_SAMPLES).flatten(1).double()]
     for solution in solutions[1:]:
         laws = cast(AnswerBars, solution.error_bars).laws
         found.append(start if laws is None else laws(start))
