@@ -183,7 +183,7 @@ def _deviations(solutions: list[Solution]) -> list[Float[Tensor, "B n"]]:
     draws counts for all; what a start leaves unexplained widens its own bars only.
     """
     bars = cast(AnswerBars, solutions[START].error_bars)
-    explained = replace(bars.at_start, misfit=torch.ones_like(bars.at_start.misfit))
+    explained = replace(bars.at_start, misfit=None)
     start = explained.complete_std(FEW_SAMPLES).flatten(1).double()
     found = [bars.std(samples=FEW_SAMPLES).flatten(1).double()]
     for solution in solutions[1:]:
