@@ -25,7 +25,7 @@ from deceptron.laws import tables
 from deceptron.laws.beliefs import Beliefs
 from deceptron.laws.data import DataLaws
 from deceptron.laws.law import Laws
-from deceptron.laws.odds import CORRECTION, FAMILY, START, Odds, fit_odds
+from deceptron.laws.odds import CORRECTION, EVERYTHING, FAMILY, START, Odds, fit_odds
 from deceptron.laws.shapes import corrections_of, roughened
 from deceptron.laws.start import StartLaw, fit_start_law
 from deceptron.maps import Deceptron
@@ -95,7 +95,9 @@ def fit_beliefs(
     few, their_y = x[:CALLED_ROWS], y[:CALLED_ROWS]
     wider = _widened(corrections, pair, problem, few, their_y)
     trial = _Trial.of(beliefs, pair, None, few, their_y, *wider)
-    odds = trial.odds()
+    # What a surrogate cannot explain it may not have learned: beyond what was seen of that nothing
+    # is expected.
+    odds = replace(trial.odds(), seen=EVERYTHING.clone())
     beliefs = replace(beliefs, surrogate=odds, simulator=odds)
     listener(0.8)
     if problem.has_simulator:
