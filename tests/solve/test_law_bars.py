@@ -12,6 +12,7 @@ from deceptron.geometry.bars import NORMAL_90
 from deceptron.laws.odds import CORRECTION, FAMILY, START, Odds
 from deceptron.laws.shapes import roughened
 from deceptron.laws.start import StartLaw
+from deceptron.solve.law_bars import HELD
 from tests.laws.dense import covariance, normal
 from tests.solve.linear_case import NOISE, Case, tabled_for, with_beliefs
 from tests.solve.test_posterior import saturated
@@ -105,7 +106,7 @@ def test_what_the_family_leaves_open_widens_bars_of_other_kinds():
     # The 90% interval of this deviation holds 90% of the mixture.
     reach = NORMAL_90 * mixed.std.double() / 2**0.5
     held = (1 - share) * torch.erf(reach / alone) + share * torch.erf(reach / open_)
-    torch.testing.assert_close(held, torch.full_like(held, 0.9), rtol=0, atol=1e-4)
+    torch.testing.assert_close(held, torch.full_like(held, HELD), rtol=0, atol=1e-6)
     assert bool((mixed.std > 1.001 * alone).any())
 
 
